@@ -1,0 +1,66 @@
+"""The contract of Groupage: messages, names, states, limits. Imports nothing of ours."""
+
+from groupage.schemas._base import Duration, Message, parse_duration
+from groupage.schemas.batches import BatchError, BatchStatus, RoundPlan, ShardPlan, ShardRef, ShardReport
+from groupage.schemas.jobs import CancelInput, DecideInput, JobPolicy, JobRef, JobSpec, JobStatus
+from groupage.schemas.limits import ProviderLimits
+from groupage.schemas.requests import (
+    DEFAULT_ENDPOINT,
+    ENDPOINTS,
+    JobManifest,
+    Rejected,
+    Request,
+    RequestGroup,
+    SegmentInfo,
+)
+from groupage.schemas.results import Result, ResultError, Summary, Usage
+from groupage.schemas.states import (
+    BatchPhase,
+    Decision,
+    ErrorClass,
+    FailureAction,
+    Health,
+    JobState,
+    Outcome,
+    Route,
+    final_job_state,
+)
+
+__all__ = [
+    "DEFAULT_ENDPOINT",
+    "ENDPOINTS",
+    "BatchError",
+    "BatchPhase",
+    "BatchStatus",
+    "CancelInput",
+    "DecideInput",
+    "Decision",
+    "Duration",
+    "ErrorClass",
+    "FailureAction",
+    "Health",
+    "JobManifest",
+    "JobPolicy",
+    "JobRef",
+    "JobSpec",
+    "JobState",
+    "JobStatus",
+    "Message",
+    "Outcome",
+    "ProviderLimits",
+    "Rejected",
+    "Request",
+    "RequestGroup",
+    "Result",
+    "ResultError",
+    "RoundPlan",
+    "Route",
+    "SegmentInfo",
+    "ShardPlan",
+    "ShardRef",
+    "ShardReport",
+    "Summary",
+    "Usage",
+    "final_job_state",
+    "parse_duration",
+]

@@ -1,0 +1,110 @@
+"""Shards, provider batches and what became of them."""
+
+from datetime import datetime
+from decimal import Decimal
+
+from groupage.schemas._base import Message
+from groupage.schemas.ids import submission_tag
+from groupage.schemas.jobs import JobRef
+from groupage.schemas.states import BatchPhase, ErrorClass, Outcome, Route
+from pydantic import Field
+
+
+class ShardRef(Message):
+    """One shard. Its members (indices of requests) lie in the store, not here."""
+
+    job: JobRef
+    round: int
+    shard: int
+
+    @property
+    def tag(self) -> str:
+        return submission_tag(self.job.token, self.round, self.shard)
+
+
+class ShardPlan(Message):
+    """`shards/{round}-{shard}/plan.json`: what the shard holds and where it goes."""
+
+    round: int
+    shard: int
+    route: Route
+    endpoint: str
+    model: str
+    requests: int
+    bytes: int
+    """Size of the rendered input file, estimated from above."""
+    tokens: int
+    first_index: int
+    last_index: int
+
+
+class RoundPlan(Message):
+    """`rounds/{round}.json`, and what planning answers. Batch shards are numbered first, then sync ones."""
+
+    round: int
+    batch_shards: int
+    sync_shards: int
+    requests: int
+    tokens: int = 0
+    given_up: int = 0
+
+
+class BatchError(Message):
+    """Why a whole batch or submission failed."""
+
+    error_class: ErrorClass
+    code: str = ""
+    message: str = ""
+    retry_after_s: float | None = None
+
+
+class BatchStatus(Message):
+    """One look at a provider batch. Counts are hints: the lines decide. -1: not told.
+
+    `raw_state` is the provider's own word, kept even if we do not know it.
+    """
+
+    batch_id: str
+    tag: str = ""
+    phase: BatchPhase
+    raw_state: str
+    total: int = -1
+    completed: int = -1
+    failed: int = -1
+    input_files: list[str] = Field(default_factory=list)
+    output_files: list[str] = Field(default_factory=list)
+    error_files: list[str] = Field(default_factory=list)
+    error: BatchError | None = None
+    warning: str = ""
+    created_at: datetime | None = None
+    ended_at: datetime | None = None
+    expires_at: datetime | None = None
+
+
+class ShardReport(Message):
+    """What a shard brought. `outcomes` add up to `requests`; `unanswered` splits what has no answer."""
+
+    round: int
+    shard: int
+    route: Route
+    phase: BatchPhase
+    batch_id: str = ""
+    requests: int
+    outcomes: dict[Outcome, int] = Field(default_factory=dict)
+    unanswered: dict[ErrorClass, int] = Field(default_factory=dict)
+    top_errors: list[tuple[str, int]] = Field(default_factory=list)
+    """"class/code" and how many lines had it, most frequent first, at most 5."""
+    cost_usd: Decimal = Decimal(0)
+    waste_usd: Decimal = Decimal(0)
+    cost_estimated: bool = False
+    maybe_paid_twice: int = 0
+    quarantined: int = 0
+    count_mismatch: str = ""
+    error: BatchError | None = None
+    left_behind: list[str] = Field(default_factory=list)
+    latency_s: float = 0.0
+    """From submission to the end of the provider batch."""
+
+    @property
+    def answered(self) -> int:
+        return sum(n for outcome, n in self.outcomes.items() if outcome.answered)

@@ -1,0 +1,89 @@
+"""Every error that Groupage raises on purpose, who sees it, and whether it is retried.
+
+::
+
+    GroupageError
+    ├── UsageError            bad argument or setting            caller; never retried
+    │   ├── InputRefused      lines of the input are wrong       caller; carries the report
+    │   ├── KeyConflict       same key, other content            caller
+    │   └── UnknownJob        no such job                        caller
+    ├── StaleResult           older than the reader's max_age    reader
+    ├── JobFailed             the job ended failed or cancelled  reader
+    ├── StoreError            object store unreachable, object damaged   activity retries
+    └── ProviderError         what a provider said, classified by us; `error_class` decides
+        └── AmbiguousCreate   may have been accepted: look before anything else; activity retries
+
+`exit_code` is what the command `groupage` exits with.
+"""
+
+from groupage.schemas.states import ErrorClass
+
+
+class GroupageError(Exception):
+    """Base of all. `hint` says what to do next."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UsageError(GroupageError):
+    exit_code = 2
+
+
+class InputRefused(UsageError):
+    """The input holds lines that cannot be sent. `problems` are "line N: ..." texts, first ones only."""
+
+    def __init__(self, message: str, *, problems: tuple[str, ...] = (), total: int = 0, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.problems = problems
+        self.total = total or len(problems)
+
+
+class KeyConflict(UsageError):
+    """A job with this key was accepted with other content: its answers are not answers to this input."""
+
+
+class UnknownJob(UsageError):
+    pass
+
+
+class StaleResult(GroupageError):
+    """A result is older than the reader's max_age."""
+
+
+class JobFailed(GroupageError):
+    exit_code = 4
+
+
+class StoreError(GroupageError):
+    pass
+
+
+class ProviderError(GroupageError):
+    """What a provider said. `error_class` is ours, `code` and `status` are the provider's.
+
+    `retry_after_s` is the server's own wish in seconds, if it had one.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        error_class: ErrorClass,
+        code: str = "",
+        status: int | None = None,
+        retry_after_s: float | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.error_class = error_class
+        self.code = code
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+class AmbiguousCreate(ProviderError):
+    """The create call ended without a clear answer: the batch may exist and be billed."""

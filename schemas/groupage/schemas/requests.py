@@ -1,0 +1,86 @@
+"""What a caller hands in: one request."""
+
+from typing import Any
+
+from groupage.schemas._base import Message
+from pydantic import Field
+
+ENDPOINTS = (
+    "/v1/chat/completions",
+    "/v1/responses",
+    "/v1/embeddings",
+    "/v1/completions",
+    "/v1/moderations",
+)
+"""Endpoints that the adapters read answers of."""
+
+DEFAULT_ENDPOINT = "/v1/chat/completions"
+
+
+class Request(Message):
+    """One LLM call. `id` is the caller's, any text, kept and returned, never sent.
+
+    `body` is the provider's request body for `endpoint`, with its model in it. `labels` are free
+    text pairs that come back with the result and into the ledger.
+    """
+
+    id: str = Field(min_length=1)
+    endpoint: str = DEFAULT_ENDPOINT
+    body: dict[str, Any]
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class Rejected(Message):
+    """One input line that cannot be sent: a row of requests/rejected.jsonl.zst.
+
+    `index` counts input lines that are not blank from 0; `line` is the physical line from 1.
+    """
+
+    index: int
+    line: int
+    code: str
+    message: str
+    excerpt: str = ""
+
+    def one_line(self) -> str:
+        shown = f" — {self.excerpt}" if self.excerpt else ""
+        return f"line {self.line}: {self.message} [{self.code}]{shown}"
+
+
+class RequestGroup(Message):
+    """Requests that may share a provider batch: same endpoint, same model."""
+
+    endpoint: str
+    model: str
+    requests: int
+    bytes: int
+    """Sum of the body bytes."""
+    tokens: int
+    """Estimated prompt tokens (4 bytes of text a token), not a bill."""
+    max_output_tokens: int
+    """Sum of the bodies' own output limits, or of the default guess where a body has none."""
+
+
+class SegmentInfo(Message):
+    requests: int
+    bytes: int
+    """Uncompressed size of the segment."""
+
+
+class JobManifest(Message):
+    """`requests/manifest.json`: put once, on condition that there is none. It makes the job accepted."""
+
+    version: int = 1
+    tenant: str
+    key: str
+    salt: str
+    token: str
+    fingerprint: str
+    provider: str
+    requests: int
+    """Input lines that are not blank, the rejected ones included."""
+    rejected: int
+    groups: list[RequestGroup]
+    segments: list[SegmentInfo]
+    accepted_at: str
+    source: str = ""

@@ -1,0 +1,47 @@
+"""Names and messages that workflows, clients and the temporal CLI exchange. Search attributes too."""
+
+from groupage.schemas._base import Message
+from groupage.schemas.batches import ShardRef, ShardReport
+from groupage.schemas.jobs import JobPolicy
+
+BATCH_JOB = "BatchJob"
+PROVIDER_BATCH = "ProviderBatch"
+TASK_QUEUE = "groupage"
+
+SIGNAL_SHARD_DONE = "shard_done"
+"""To BatchJob, from each ProviderBatch; argument ShardReport. Twice for one shard counts once."""
+SIGNAL_STOP = "stop"
+"""To ProviderBatch: cancel the provider batch, harvest, report. Argument StopBatch."""
+UPDATE_DECIDE = "decide"
+UPDATE_CANCEL = "cancel"
+QUERY_STATUS = "status"
+
+SEARCH_ATTRIBUTES: dict[str, str] = {
+    "GroupageState": "Keyword",
+    "GroupageHealth": "Keyword",
+    "GroupageTenant": "Keyword",
+    "GroupageProvider": "Keyword",
+    "GroupageModel": "Keyword",
+    "GroupageDeadline": "Datetime",
+}
+"""Name and type; `groupage worker` and `groupage dev` register what is missing."""
+
+
+class ProviderBatchInput(Message):
+    """Argument of ProviderBatch. Reports go to the job's workflow id."""
+
+    shard: ShardRef
+    policy: JobPolicy
+    requests: int
+    model: str = ""
+
+
+class StopBatch(Message):
+    """`settle_s`: how long the provider may take to end the batch before the shard is reported as unsettled."""
+
+    reason: str
+    settle_s: float
+
+
+class ShardDone(Message):
+    report: ShardReport
