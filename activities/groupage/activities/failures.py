@@ -1,0 +1,108 @@
+"""From our errors to what Temporal sees: type, detail, and whether and when it is tried again.
+
+::
+
+    ProviderError    -> ApplicationError "provider.<error_class>", detail BatchError
+                        definitive classes: non_retryable; the others: next_retry_delay
+    KeyConflict      -> "input.conflict", InputRefused -> "input.refused": non_retryable
+    StoreError       -> "store.unavailable": retried by the activity's policy
+    anything else    -> left as it is: Temporal names the failure by its class and retries it
+
+Messages are cut: the server keeps 4 KiB of a failure (temporal.md).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from groupage.schemas import BatchError, ErrorClass
+from groupage.schemas.errors import GroupageError, InputRefused, KeyConflict, ProviderError, StoreError
+from groupage.schemas.limits import FAILURE_MESSAGE_MAX
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+DEFINITIVE = frozenset(
+    {ErrorClass.invalid, ErrorClass.too_large, ErrorClass.account, ErrorClass.quota, ErrorClass.missing}
+)
+"""Trying the same call again cannot help: the workflow decides what is next. A quota is waited for by the
+workflow as well, because only it knows what else of ours fills the quota."""
+
+RETRY_DELAYS_S = {ErrorClass.rate_limit: 20.0, ErrorClass.transient: 5.0, ErrorClass.unknown: 10.0}
+"""First pause by class where the server names none; it doubles with each attempt."""
+RETRY_DELAY_MAX_S = 300.0
+
+
+def cut(text: str, limit: int = FAILURE_MESSAGE_MAX) -> str:
+    """The text, shortened to what a failure may carry."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def batch_error(error: ProviderError) -> BatchError:
+    return BatchError(
+        error_class=error.error_class,
+        code=cut(error.code, 200),
+        message=cut(str(error)),
+        retry_after_s=error.retry_after_s,
+    )
+
+
+def retry_delay_s(error_class: ErrorClass, retry_after_s: float | None, attempt: int) -> float:
+    """Seconds until the next attempt: never less than the server asked for (cases.md SDK-06)."""
+    first = RETRY_DELAYS_S.get(error_class, 5.0)
+    grown = min(RETRY_DELAY_MAX_S, first * 2.0 ** min(max(attempt - 1, 0), 16))
+    return max(grown, retry_after_s or 0.0)
+
+
+def to_application_error(error: GroupageError, attempt: int) -> ApplicationError:
+    """What is raised from an activity for one of our errors."""
+    message = cut(f"{error} ({error.hint})" if error.hint else str(error))
+    if isinstance(error, ProviderError):
+        definitive = error.error_class in DEFINITIVE
+        delay = (
+            None if definitive else timedelta(seconds=retry_delay_s(error.error_class, error.retry_after_s, attempt))
+        )
+        return ApplicationError(
+            message,
+            batch_error(error),
+            type=f"provider.{error.error_class}",
+            non_retryable=definitive,
+            next_retry_delay=delay,
+        )
+    if isinstance(error, StoreError):
+        return ApplicationError(message, type="store.unavailable")
+    if isinstance(error, KeyConflict):
+        return ApplicationError(
+            message,
+            BatchError(error_class=ErrorClass.invalid, code="conflict", message=message),
+            type="input.conflict",
+            non_retryable=True,
+        )
+    if isinstance(error, InputRefused):
+        return ApplicationError(
+            message,
+            BatchError(error_class=ErrorClass.invalid, code="refused", message=message),
+            type="input.refused",
+            non_retryable=True,
+        )
+    return ApplicationError(message, type=type(error).__name__, non_retryable=True)
+
+
+def waiting(message: str, *details: Any, delay_s: float) -> ApplicationError:
+    """Not a failure: look again in `delay_s` seconds. BENIGN keeps it out of logs and failure metrics."""
+    return ApplicationError(
+        cut(message),
+        *details,
+        type="waiting",
+        next_retry_delay=timedelta(seconds=delay_s),
+        category=ApplicationErrorCategory.BENIGN,
+    )
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Raise our errors as what Temporal acts on; everything unexpected passes through unchanged."""
+    try:
+        yield
+    except GroupageError as error:
+        raise to_application_error(error, activity.info().attempt) from error

@@ -1,0 +1,94 @@
+"""What all activities share, opened once per worker process, and the list of activities to register."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from groupage.activities.providers.base import BatchProvider
+from groupage.activities.settings import DEFAULT_PROFILE, ActivitySettings, ProviderSettings
+from groupage.schemas import ErrorClass, JobRef
+from groupage.schemas.errors import ProviderError
+from groupage.store import Store, deployment_owner, open_store
+
+AdapterFactory = Callable[[str, ProviderSettings], BatchProvider]
+
+
+def _openai(name: str, settings: ProviderSettings) -> BatchProvider:
+    from groupage.activities.providers.openai import OpenAIProvider
+
+    return OpenAIProvider(name, settings)
+
+
+ADAPTERS: dict[str, AdapterFactory] = {
+    "openai": _openai,
+    "azure": _openai,
+    "groq": _openai,
+    "alibaba": _openai,
+    "openai-compatible": _openai,
+}
+"""By `ProviderSettings.kind`, which defaults to the provider's name. A new adapter adds itself here."""
+
+
+class Context:
+    """The opened store, this deployment's owner code and the provider adapters, made at first use.
+
+    Adapters hold connections of the running event loop: one context serves one loop.
+    """
+
+    def __init__(self, settings: ActivitySettings, *, store: Store | None = None) -> None:
+        self.settings = settings
+        self.store = store or open_store(settings.store_url, **settings.store_options)
+        self._providers: dict[tuple[str, str], BatchProvider] = {}
+        self._owner: str | None = None
+
+    async def owner(self) -> str:
+        """The six characters that all our tags at providers start with (after the g)."""
+        if self._owner is None:
+            self._owner = await asyncio.to_thread(deployment_owner, self.store)
+        return self._owner
+
+    def provider(self, name: str, profile: str = DEFAULT_PROFILE) -> BatchProvider:
+        """The adapter for a provider and credential profile.
+
+        Raises ProviderError(account) for an unknown one: a person has to add it to the worker's settings.
+        """
+        known = self._providers.get((name, profile))
+        if known is not None:
+            return known
+        settings = self.settings.provider(name, profile)
+        if settings is None:
+            raise ProviderError(
+                f"this worker knows no credential profile {profile!r} for provider {name!r}",
+                error_class=ErrorClass.account,
+                code="unknown_profile",
+                hint=f"add it to the worker's settings as providers.{name}/{profile}",
+            )
+        factory = ADAPTERS.get(settings.kind or name)
+        if factory is None:
+            raise ProviderError(
+                f"no adapter is known for provider {name!r}",
+                error_class=ErrorClass.account,
+                code="unknown_provider",
+                hint=f"use one of {', '.join(sorted(ADAPTERS))}, or set the provider's kind to one of them",
+            )
+        made = factory(name, settings)
+        self._providers[name, profile] = made
+        return made
+
+    def provider_of(self, job: JobRef) -> BatchProvider:
+        return self.provider(job.provider, job.profile)
+
+    async def close(self) -> None:
+        """Close all connections; the context can be used again afterwards."""
+        providers, self._providers = list(self._providers.values()), {}
+        for provider in providers:
+            await provider.close()
+
+
+def build_activities(settings: ActivitySettings, *, context: Context | None = None) -> list[Callable[..., Any]]:
+    """All activities of Groupage, bound to one context. `context` lets the caller close it at shutdown."""
+    from groupage.activities.batch import batch_activities
+    from groupage.activities.data import data_activities
+
+    shared = context or Context(settings)
+    return [*data_activities(shared), *batch_activities(shared)]

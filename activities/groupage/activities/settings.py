@@ -1,0 +1,84 @@
+"""What the activities need to know of their surroundings: plain values, no environment is read here.
+
+The worker builds these from its own settings (environment, TOML). Secrets live in `ProviderSettings`
+only: they are never part of a message, a log line or a repr.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+DEFAULT_PROFILE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """One credential profile at one provider, and how to talk to it.
+
+    Timeouts are seconds. They bound single network waits, not whole transfers: a transfer that
+    moves may take as long as it needs, one that hangs is dropped (cases.md SDK-07: both SDKs
+    would wait 600 s by default).
+    """
+
+    kind: str = ""
+    """Which adapter; empty: the provider's own name."""
+    base_url: str | None = None
+    """None: the variable or address that the adapter's compatibility profile names."""
+    api_key: str | None = field(default=None, repr=False)
+    """None: the variable that the compatibility profile names."""
+    api_key_env: str = ""
+    """Another variable to read the key from."""
+    connect_timeout_s: float = 10.0
+    request_timeout_s: float = 60.0
+    """Longest silence in a small call."""
+    create_timeout_s: float = 60.0
+    """Longest silence of the one create call; part of the settle window (submission.py)."""
+    transfer_timeout_s: float = 120.0
+    """Longest silence in the middle of an upload or download."""
+    max_requests: int | None = None
+    max_bytes: int | None = None
+    max_line_bytes: int | None = None
+    max_tokens: int | None = None
+    """Limits below or above the adapter's own, for accounts and servers that differ."""
+    files_expire_after_s: int = 14 * 86_400
+    """Input files delete themselves after this, should every clean-up fail. OpenAI takes 1 h to 30 d,
+    Azure 14 to 30 d: 14 d fits both."""
+    extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ActivitySettings:
+    """Everything that `build_activities` takes."""
+
+    store_url: str
+    """file:///…, s3://…, gs://…, az://…, memory:///."""
+    store_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    spool_dir: Path | None = None
+    """Local scratch space for files on their way; None: the system's temporary directory."""
+    providers: Mapping[str, ProviderSettings] = field(default_factory=dict)
+    """By "openai" (its profile `default`) or "openai/work" (its profile `work`)."""
+    create_visibility_s: float = 120.0
+    """How long a batch that was accepted may stay invisible in listings. Only after it is an ambiguous
+    create proven absent (cases.md SU-02)."""
+    post_within_s: float = 30.0
+    """An attempt that has not begun its create call this long after its intent gives it up."""
+    not_visible_s: float = 900.0
+    """A 404 on a batch that we created means "not visible yet" for this long (cases.md PO-01)."""
+    files_late_s: float = 600.0
+    """How long an ended batch may lack the files that it must have (cases.md PO-08)."""
+    max_poll_s: float = 600.0
+    """Longest pause between two looks at a batch."""
+    clock_skew_s: float = 300.0
+    """How far a provider's clock may be behind ours when its listings are cut by time."""
+    heartbeat_s: float = 5.0
+    """Pause between two heartbeats of a working activity."""
+    delete_attempts: int = 3
+    """Tries for each file in one clean-up; the activity as a whole is retried on top."""
+    delete_pause_s: float = 1.0
+
+    def provider(self, name: str, profile: str = DEFAULT_PROFILE) -> ProviderSettings | None:
+        """The named profile's settings; None if there are none. The default profile always exists."""
+        if profile == DEFAULT_PROFILE:
+            return self.providers.get(name) or self.providers.get(f"{name}/{profile}") or ProviderSettings()
+        return self.providers.get(f"{name}/{profile}")
