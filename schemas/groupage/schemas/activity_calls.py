@@ -62,6 +62,8 @@ class PlanRound(Message):
     For round 0 that is every accepted request, by `first_route`. For a later round it is what the
     previous round left: each unanswered request goes where `actions` sends its error class;
     `give_up` and classes not named stay as they are. Running it again writes the same shards.
+    Members of a shard of the previous round that has no results in the store (never started, refused
+    as a whole, not settled yet) count as `not_sent`.
     """
 
     job: JobRef
@@ -90,6 +92,8 @@ class SubmittedBatch(Message):
     adopted: bool
     submitted_at: datetime
     input_files: list[str] = Field(default_factory=list)
+    requests: int = 0
+    """Members of the shard; 0: not told."""
 
 
 class AwaitBatch(Message):
@@ -104,12 +108,22 @@ class AwaitBatch(Message):
 
 
 class CancelBatch(Message):
+    """Ask the provider to cancel. `batch_id` is empty where submitting was cut short, so that nobody knows
+    whether there is a batch: the tag is looked for, and finding none is a status in phase `cancelled`
+    with an empty `batch_id`.
+    """
+
     shard: ShardRef
     batch_id: str
 
 
 class CollectBatch(Message):
-    """Download, verify, store as received, normalise, store. `status` is the last one seen."""
+    """Download, verify, store as received, normalise, store. `status` is the last one seen.
+
+    `status.batch_id` is empty where the submission was refused for good: there is nothing to download,
+    and each member gets the class of `status.error`. A shard that was collected before answers with
+    the report that is stored (its files at the provider may be deleted by now).
+    """
 
     shard: ShardRef
     status: BatchStatus

@@ -102,6 +102,9 @@ class ShardReport(Message):
     count_mismatch: str = ""
     error: BatchError | None = None
     left_behind: list[str] = Field(default_factory=list)
+    unsettled: bool = False
+    """The batch was told to stop and had not ended in time: the job goes on without it, and its late
+    answers are waste. A later report of the same shard replaces this one."""
     latency_s: float = 0.0
     """From submission to the end of the provider batch."""
 

@@ -24,6 +24,8 @@ class JobPolicy(Message):
     sync_concurrency: int = Field(32, ge=1, le=1000)
     sync_attempts: int = Field(5, ge=1, le=50)
     sync_timeout: Duration = timedelta(seconds=120)
+    sync_latency: Duration = timedelta(seconds=5)
+    """How long one sync request is reckoned to take; with sync_concurrency it bounds the sync throughput."""
     poll: Duration = timedelta(seconds=30)
     """Shortest time between two polls of one provider batch."""
     window: int = Field(20, ge=1, le=200)
