@@ -1,0 +1,86 @@
+"""Sync calls start no faster than allowed, and slow down when the provider asks for it."""
+
+from groupage.activities.pacing import Latency, Pace, backoff_s
+from groupage.schemas import ErrorClass
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def test_no_more_calls_start_than_the_rate_allows():
+    pace = Pace(rpm=120, concurrency=1000, now=0.0)
+    started, now = 0, 0.0
+    while now < 60.0:
+        wait = pace.wait_s(now)
+        if wait == 0.0:
+            pace.start(now)
+            pace.end(now, now, None, None)
+            started += 1
+        else:
+            assert wait is not None
+            now += max(wait, 1e-6)
+    assert 120 <= started <= 123
+
+
+def test_no_more_calls_are_in_flight_than_allowed():
+    pace = Pace(rpm=60_000, concurrency=3, now=0.0)
+    for _ in range(3):
+        assert pace.wait_s(0.0) == 0.0
+        pace.start(0.0)
+    assert pace.wait_s(0.0) is None
+    pace.end(0.1, 0.0, None, None)
+    assert pace.wait_s(0.1) == 0.0
+
+
+def test_SDK_06_a_retry_after_pauses_all_calls():
+    pace = Pace(rpm=60_000, concurrency=10, now=0.0)
+    pace.start(0.0)
+    pace.end(1.0, 0.0, ErrorClass.rate_limit, 5.0)
+    assert pace.wait_s(1.0) == 5.0
+    assert pace.wait_s(5.9) > 0.0
+    assert pace.wait_s(6.0) == 0.0
+
+
+def test_one_burst_of_429_halves_the_limit_once():
+    pace = Pace(rpm=60_000, concurrency=32, now=0.0)
+    for _ in range(32):
+        pace.start(0.0)
+    for _ in range(32):
+        pace.end(1.0, 0.0, ErrorClass.rate_limit, None)
+    assert pace.limit == 16.0
+    pace.start(2.0)
+    pace.end(3.0, 2.0, ErrorClass.transient, None)
+    assert pace.limit == 8.0
+
+
+def test_the_limit_never_falls_below_one_and_grows_back_with_answers():
+    pace = Pace(rpm=60_000, concurrency=8, now=0.0)
+    for second in range(10):
+        pace.start(float(second))
+        pace.end(second + 0.5, float(second), ErrorClass.rate_limit, None)
+    assert pace.limit == 1.0
+    for second in range(10, 200):
+        pace.start(float(second))
+        pace.end(second + 0.5, float(second), None, None)
+    assert pace.limit == 8.0
+
+
+def test_a_permanent_error_slows_nothing_down():
+    pace = Pace(rpm=60_000, concurrency=8, now=0.0)
+    pace.start(0.0)
+    pace.end(1.0, 0.0, ErrorClass.invalid, None)
+    assert pace.limit == 8.0
+
+
+@given(attempt=st.integers(1, 100), jitter=st.floats(0, 1), wish=st.none() | st.floats(0, 600))
+def test_the_pause_before_another_attempt_grows_is_bounded_and_honours_the_server(attempt, jitter, wish):
+    pause = backoff_s(attempt, wish, jitter)
+    assert pause >= (wish or 0.0)
+    assert 0.5 <= pause <= max(60.0, wish or 0.0)
+
+
+def test_the_expected_latency_covers_what_was_seen():
+    latency = Latency()
+    assert latency.expected_s == 0.0
+    for seconds in [1.0, 1.2, 0.9, 1.1] * 20:
+        latency.add(seconds)
+    assert 1.0 < latency.expected_s < 2.0
