@@ -69,8 +69,6 @@ class ActivitySettings:
     """How long an ended batch may lack the files that it must have (cases.md PO-08)."""
     max_poll_s: float = 600.0
     """Longest pause between two looks at a batch."""
-    clock_skew_s: float = 300.0
-    """How far a provider's clock may be behind ours when its listings are cut by time."""
     heartbeat_s: float = 5.0
     """Pause between two heartbeats of a working activity."""
     delete_attempts: int = 3

@@ -17,7 +17,11 @@ from groupage.schemas import BatchStatus, ErrorClass, Outcome, ProviderLimits, U
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What is to become one provider batch. `path` is the rendered input, one line a request."""
+    """What is to become one provider batch. `path` is the rendered input, one line a request.
+
+    `look_since` is set where an earlier attempt may have uploaded the input: look for it among the
+    files made since then before uploading.
+    """
 
     tag: str
     endpoint: str
@@ -25,6 +29,7 @@ class Submission:
     path: Path
     requests: int
     intent_at: datetime
+    look_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +96,21 @@ class BatchProvider(Protocol):
         """One input line, newline included. `body` is JSON and is spliced in, not parsed."""
         ...
 
-    async def find(self, tag: str, *, since: datetime | None, not_ids: Sequence[str]) -> BatchStatus | None:
-        """The batch that carries the tag, or None. Of several, the one that is furthest; `warning` names the rest."""
+    async def find(
+        self, tag: str, *, since: datetime | None, not_ids: Sequence[str], files: Sequence[str] = ()
+    ) -> BatchStatus | None:
+        """The batch that carries the tag, or None. Of several, the one that is furthest; `warning` names the rest.
+
+        `since` is the earliest moment of creation, None: look at all. `files` are input files of ours: a
+        batch made of one of them is ours even if it shows no tag.
+        """
         ...
 
     async def upload(self, submission: Submission) -> list[str]:
-        """Find or create the input file(s) by tag; [] where the input travels with the create call."""
+        """Find or create the input file by tag; [] where the input travels with the create call.
+
+        The first one is to be used; further ones are copies that earlier attempts left and that are to be deleted.
+        """
         ...
 
     async def create(self, submission: Submission, files: Sequence[str]) -> BatchStatus:

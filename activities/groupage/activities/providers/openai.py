@@ -1,0 +1,424 @@
+"""OpenAI's batch API and its relatives, through the official SDK.
+
+The SDK's own retries are off for every call: it would send a create call three times (cases.md SU-04), and
+retrying belongs to one layer, ours. Answers are read as JSON by us, because the SDK passes on what a gateway
+says as a plain text where an object is expected (PO-22).
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from groupage.activities.answers import read_batch_line, read_reply
+from groupage.activities.providers.base import Answer, RemoteObject, ResultFile, Submission, SyncCall
+from groupage.activities.providers.compatibility import DIALECTS, Compatibility
+from groupage.activities.providers.openai_batches import TAG_KEY, rank, read_batch, read_time
+from groupage.activities.providers.openai_errors import (
+    create_failed,
+    read_object,
+    retry_after_s,
+    translate,
+)
+from groupage.activities.providers.openai_files import file_name, save_body, tag_of_file
+from groupage.activities.settings import ProviderSettings
+from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, Outcome, ProviderLimits
+from groupage.schemas.errors import ProviderError
+from groupage.schemas.ids import decode_tag
+
+if TYPE_CHECKING:
+    import httpx2
+    from openai import AsyncOpenAI
+    from openai._legacy_response import LegacyAPIResponse
+
+PAGE = 100
+"""Batches a page, the most that OpenAI gives."""
+FILES_PAGE = 1000
+"""Files a page; OpenAI allows 10,000, which is 2 MB of listing."""
+MAX_PAGES = 10_000
+"""A listing that goes on for longer than this goes round in circles."""
+CLOCK_SKEW = timedelta(minutes=5)
+"""How far the server's clock may be behind ours where a listing is cut by time."""
+
+
+class OpenAIProvider:
+    """One credential profile at one OpenAI-shaped provider. Connections belong to the running event loop."""
+
+    def __init__(self, name: str, settings: ProviderSettings) -> None:
+        self.name = name
+        self._settings = settings
+        self._dialect: Compatibility = DIALECTS.get(settings.kind or name) or DIALECTS["openai-compatible"]
+        self._client: AsyncOpenAI | None = None
+
+    # ----- what a batch may hold, and how a line is written -----
+
+    def limits(self, endpoint: str, model: str) -> ProviderLimits:  # noqa: ARG002  # one limit for all of them here
+        settings, dialect = self._settings, self._dialect
+        max_bytes = settings.max_bytes or dialect.max_bytes
+        return ProviderLimits(
+            max_requests=settings.max_requests or dialect.max_requests,
+            max_bytes=max_bytes,
+            max_line_bytes=min(settings.max_line_bytes or dialect.max_line_bytes, max_bytes),
+            max_tokens=settings.max_tokens,
+            completion_window_s=dialect.completion_window_s,
+        )
+
+    def render(self, wire_id: str, endpoint: str, body: bytes) -> bytes:
+        return b'{"custom_id":"%b","method":"POST","url":"%b","body":%b}\n' % (
+            wire_id.encode(),
+            endpoint.encode(),
+            body,
+        )
+
+    # ----- submitting -----
+
+    async def find(
+        self, tag: str, *, since: datetime | None, not_ids: Sequence[str], files: Sequence[str] = ()
+    ) -> BatchStatus | None:
+        known_files = set(files)
+        if not self._dialect.metadata:
+            known_files |= {file["id"] for file in await self._files_named(file_name(tag), since)}
+        matches: list[BatchStatus] = []
+        async for batch in self._batches(since):
+            if batch.batch_id in not_ids:
+                continue
+            if batch.tag == tag or (not batch.tag and known_files.intersection(batch.input_files)):
+                matches.append(batch.model_copy(update={"tag": tag}))
+        if not matches:
+            return None
+        first, *rest = sorted(matches, key=rank)
+        if not rest:
+            return first
+        others = ", ".join(f"{batch.batch_id} ({batch.raw_state})" for batch in rest)
+        return first.model_copy(update={"warning": f"more batches carry the tag {tag}: {others}"})
+
+    async def upload(self, submission: Submission) -> list[str]:
+        name, size = file_name(submission.tag), submission.path.stat().st_size
+        if submission.look_since is not None:
+            usable = await self._usable_files(name, size, submission.look_since)
+            if usable:
+                return usable
+        file = await self._upload_file(submission.path, name)
+        stored = file.get("bytes")
+        if self._dialect.file_sizes and isinstance(stored, int) and stored != size:
+            await self.delete("file", str(file["id"]))
+            raise ProviderError(
+                f"upload of {name}: {stored} of {size} bytes are there",
+                error_class=ErrorClass.transient,
+                code="cut_short",
+            )
+        return [str(file["id"])]
+
+    async def _usable_files(self, name: str, size: int, since: datetime) -> list[str]:
+        """Files of this name that are whole; those that are not are deleted."""
+        usable: list[str] = []
+        for file in await self._files_named(name, since):
+            whole = not self._dialect.file_sizes or file.get("bytes") in {size, None}
+            if whole and file.get("status") != "error":
+                usable.append(str(file["id"]))
+            else:
+                await self.delete("file", str(file["id"]))
+        return usable
+
+    async def _upload_file(self, path: Path, name: str) -> dict[str, Any]:
+        options: dict[str, Any] = {"timeout": self._timeout(self._settings.transfer_timeout_s)}
+        if self._dialect.expires_after:
+            options["expires_after"] = {"anchor": "created_at", "seconds": self._settings.files_expire_after_s}
+        # Opened by us and handed over open: a path would be read into memory whole.
+        with path.open("rb") as content:
+            file = await self._call(
+                f"upload of {name}",
+                self._sdk().files.with_raw_response.create(
+                    file=(name, content, "application/jsonl"), purpose="batch", **options
+                ),
+            )
+        if not isinstance(file.get("id"), str):
+            raise ProviderError(
+                f"upload of {name}: the answer has no file id", error_class=ErrorClass.transient, code="no_id"
+            )
+        return file
+
+    async def create(self, submission: Submission, files: Sequence[str]) -> BatchStatus:
+        options: dict[str, Any] = {"completion_window": self._dialect.completion_window}
+        if self._dialect.metadata:
+            options["metadata"] = {TAG_KEY: submission.tag, "groupage_requests": str(submission.requests)}
+        endpoint: Any = submission.endpoint
+        what = f"create of {submission.tag}"
+        try:
+            batch = await self._call(
+                what,
+                self._sdk().batches.with_raw_response.create(
+                    endpoint=endpoint,
+                    input_file_id=files[0],
+                    timeout=self._timeout(self._settings.create_timeout_s),
+                    **options,
+                ),
+            )
+            return self._batch(batch, what)
+        except ProviderError as error:
+            raise create_failed(error) from error
+
+    # ----- watching -----
+
+    async def status(self, batch_id: str) -> BatchStatus:
+        what = f"status of {batch_id}"
+        return self._batch(await self._call(what, self._sdk().batches.with_raw_response.retrieve(batch_id)), what)
+
+    async def cancel(self, batch_id: str) -> BatchStatus:
+        what = f"cancel of {batch_id}"
+        try:
+            batch = await self._call(what, self._sdk().batches.with_raw_response.cancel(batch_id))
+        except ProviderError as error:
+            if error.status not in {400, 409}:
+                raise
+            # "Already completed", or a real refusal: the state tells which (PO-16).
+            now = await self.status(batch_id)
+            if not now.phase.ended and now.phase is not BatchPhase.cancelling:
+                raise
+            return now
+        return self._batch(batch, what)
+
+    # ----- harvesting -----
+
+    def result_files(self, status: BatchStatus) -> list[ResultFile]:
+        outputs = [ResultFile("output", ref) for ref in status.output_files]
+        return outputs + [ResultFile("errors", ref) for ref in status.error_files]
+
+    async def download(self, file: ResultFile, path: Path) -> int:
+        import httpx2
+        import openai
+
+        what = f"download of {file.ref}"
+        streaming = self._sdk().files.with_streaming_response.content(
+            file.ref,
+            timeout=self._timeout(self._settings.transfer_timeout_s),
+            extra_headers={"Accept-Encoding": "gzip, identity"},
+        )
+        try:
+            async with streaming as response:
+                return await save_body(response.http_response, path, what)
+        except openai.OpenAIError as error:
+            raise translate(error, what) from error
+        except httpx2.RequestError as error:
+            # Raised while the body streams, which is outside of the SDK's own translation.
+            raise ProviderError(
+                f"{what}: {type(error).__name__}: {error}", error_class=ErrorClass.transient, code="cut_short"
+            ) from error
+
+    def read_line(self, line: bytes, endpoint: str) -> Answer:
+        return read_batch_line(line, endpoint)
+
+    # ----- cleaning up -----
+
+    async def delete(self, kind: str, ref: str) -> None:
+        if kind != "file":
+            return  # batches cannot be deleted here; they are only records
+        try:
+            await self._call(f"delete of {ref}", self._sdk().files.with_raw_response.delete(ref))
+        except ProviderError as error:
+            if error.error_class is not ErrorClass.missing:
+                raise
+
+    async def list_ours(self, owner: str) -> AsyncIterator[RemoteObject]:
+        prefix = f"g{owner}-"
+        results: dict[str, tuple[str, bool]] = {}
+        async for batch in self._batches(None):
+            if not batch.tag.startswith(prefix) or decode_tag(batch.tag) is None:
+                continue
+            for ref in (*batch.output_files, *batch.error_files):
+                results[ref] = (batch.tag, batch.phase.ended)
+            yield RemoteObject("batch", batch.batch_id, batch.tag, batch.phase.ended, batch.created_at)
+        for purpose in ("batch", "batch_output"):
+            async for file in self._files(purpose, None):
+                ref, created_at = str(file["id"]), read_time(file.get("created_at"))
+                if ref in results:
+                    tag, ended = results[ref]
+                    yield RemoteObject("file", ref, tag, ended, created_at)
+                    continue
+                tag = tag_of_file(file)
+                if tag.startswith(prefix) and decode_tag(tag) is not None:
+                    yield RemoteObject("file", ref, tag, ended=True, created_at=created_at)
+
+    # ----- one by one -----
+
+    async def complete(self, call: SyncCall) -> Answer:
+        import httpx2
+        import openai
+
+        # The base URL ends in /v1 (or what stands for it), and so do our endpoints begin.
+        path = call.endpoint.removeprefix("/v1")
+        headers = {"Content-Type": "application/json", **call.extra}
+        options: Any = {"headers": headers, "timeout": self._timeout(call.timeout_s), "security": {"bearer_auth": True}}
+        try:
+            async with asyncio.timeout(call.timeout_s):
+                response = await self._sdk().post(path, cast_to=httpx2.Response, content=call.body, options=options)
+        except openai.APIStatusError as error:
+            return self._reply(call, error.response)
+        except TimeoutError:
+            return _no_reply(call, "timeout", f"no answer within {call.timeout_s:g} s")
+        except openai.OpenAIError as error:
+            ours = translate(error, f"{call.endpoint} for {call.wire_id}")
+            answer = _no_reply(call, ours.code, str(ours))
+            answer.error_class = ours.error_class
+            return answer
+        return self._reply(call, response)
+
+    def _reply(self, call: SyncCall, response: "httpx2.Response") -> Answer:
+        request_id = response.headers.get("x-request-id", "")
+        try:
+            body: Any = orjson.loads(response.content)
+        except orjson.JSONDecodeError:
+            if response.is_success:
+                # A gateway's page, or an answer cut in its middle: nothing that the model said (PO-22).
+                return _no_reply(call, "not_json", f"status {response.status_code}, but the answer is not JSON")
+            body = response.content[:1000].decode("utf-8", "replace")
+        answer = read_reply(call.wire_id, call.endpoint, response.status_code, body, request_id)
+        if answer.error_class is not None:
+            answer.retry_after_s = retry_after_s(response.headers)
+        return answer
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    # ----- inside -----
+
+    def _sdk(self) -> "AsyncOpenAI":
+        if self._client is None:
+            from openai import AsyncOpenAI
+
+            base_url, api_key = self._address()
+            self._client = AsyncOpenAI(
+                api_key=api_key,
+                base_url=base_url,
+                max_retries=0,
+                timeout=self._timeout(self._settings.request_timeout_s),
+                default_headers=dict(self._settings.extra_headers) or None,
+            )
+        return self._client
+
+    def _address(self) -> tuple[str, str]:
+        """(base URL, key) from the profile, else from the dialect's environment variables.
+
+        Raises ProviderError(account) where one is missing; a server of one's own may do without a key.
+        """
+        settings, dialect = self._settings, self._dialect
+        base_url = settings.base_url or os.environ.get(dialect.base_url_env or " ") or dialect.base_url
+        if not base_url:
+            raise ProviderError(
+                f"provider {self.name}: no address is known",
+                error_class=ErrorClass.account,
+                code="no_base_url",
+                hint=f"set {dialect.base_url_env} or the profile's base_url",
+            )
+        key_env = settings.api_key_env or dialect.api_key_env
+        api_key = settings.api_key or os.environ.get(key_env or " ")
+        if not api_key and dialect.needs_key and base_url == dialect.base_url:
+            raise ProviderError(
+                f"provider {self.name}: no API key is known",
+                error_class=ErrorClass.account,
+                code="no_api_key",
+                hint=f"set {key_env} on the worker, or the profile's api_key",
+            )
+        return base_url, api_key or "none"
+
+    def _timeout(self, silence_s: float) -> "httpx2.Timeout":
+        import httpx2
+
+        return httpx2.Timeout(silence_s, connect=self._settings.connect_timeout_s)
+
+    async def _call(self, what: str, request: "Awaitable[LegacyAPIResponse[Any]]") -> dict[str, Any]:
+        import openai
+
+        try:
+            response = await request
+        except openai.OpenAIError as error:
+            raise translate(error, what) from error
+        return read_object(response.http_response, what)
+
+    def _batch(self, batch: dict[str, Any], what: str) -> BatchStatus:
+        try:
+            return read_batch(batch)
+        except ValueError as error:
+            raise ProviderError(f"{what}: {error}", error_class=ErrorClass.transient, code="no_id") from error
+
+    async def _batches(self, since: datetime | None) -> AsyncIterator[BatchStatus]:
+        """All batches made since then. One that cannot be read does not empty the listing (PO-10)."""
+        client = self._sdk()
+
+        async def page(after: str | None) -> dict[str, Any]:
+            options = self._page_options(PAGE, after)
+            listing: Any = client.batches.with_raw_response.list(**options)
+            return await self._call("list of batches", listing)
+
+        async for item in self._items(page, since):
+            yield read_batch(item)
+
+    async def _files(self, purpose: str, since: datetime | None) -> AsyncIterator[dict[str, Any]]:
+        client = self._sdk()
+
+        async def page(after: str | None) -> dict[str, Any]:
+            options = self._page_options(FILES_PAGE, after)
+            if self._dialect.list_takes_parameters:
+                options |= {"purpose": purpose, "order": "desc"}
+            listing: Any = client.files.with_raw_response.list(**options)
+            return await self._call("list of files", listing)
+
+        async for item in self._items(page, since):
+            if item.get("purpose") in {purpose, None}:
+                yield item
+
+    async def _files_named(self, name: str, since: datetime | None) -> list[dict[str, Any]]:
+        return [file async for file in self._files("batch", since) if file.get("filename") == name]
+
+    def _page_options(self, limit: int, after: str | None) -> dict[str, Any]:
+        if not self._dialect.list_takes_parameters:
+            return {}
+        return {"limit": limit} if after is None else {"limit": limit, "after": after}
+
+    async def _items(self, page: Any, since: datetime | None) -> AsyncIterator[dict[str, Any]]:
+        """The objects with an id of all pages, up to the first page that is wholly older than `since`.
+
+        Newest first is what OpenAI's listings look like but not what is promised: the cut is made only
+        where the page itself is in that order.
+        """
+        horizon = since - CLOCK_SKEW if since is not None else None
+        after: str | None = None
+        seen: set[str] = set()
+        for _ in range(MAX_PAGES):
+            listing = await page(after)
+            data = listing.get("data")
+            items = [item for item in data if _has_id(item)] if isinstance(data, list) else []
+            fresh = [item for item in items if item["id"] not in seen]
+            seen = {item["id"] for item in items}
+            for item in fresh:
+                made = read_time(item.get("created_at"))
+                if horizon is None or made is None or made >= horizon:
+                    yield item
+            # A server that ignores `after` gives the same page for ever.
+            if not fresh or not listing.get("has_more") or not self._dialect.list_takes_parameters:
+                return
+            if horizon is not None and _wholly_older(fresh, horizon):
+                return
+            after = items[-1]["id"]
+
+
+def _has_id(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("id"), str) and bool(item["id"])
+
+
+def _wholly_older(items: list[dict[str, Any]], horizon: datetime) -> bool:
+    times = [read_time(item.get("created_at")) for item in items]
+    known = [made for made in times if made is not None]
+    if len(known) != len(times):
+        return False
+    return all(made < horizon for made in known) and all(a >= b for a, b in pairwise(known))
+
+
+def _no_reply(call: SyncCall, code: str, message: str) -> Answer:
+    return Answer(call.wire_id, Outcome.failed, ErrorClass.transient, code, message[:1000])

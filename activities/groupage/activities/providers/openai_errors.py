@@ -1,0 +1,182 @@
+"""What a failed call to an OpenAI-shaped server means, in our classes (cases.md TE-09: never the SDK's verdict).
+
+============================================  ===========================================================
+what happened                                 class; may a create have been accepted?
+============================================  ===========================================================
+connection refused, no route, DNS, TLS        transient; no: nothing was sent
+timeout, reset, cut answer                    transient; yes
+408, 409, 425, 5xx (529 and bare 503 too)     transient; yes
+2xx that is no JSON object (a gateway's page) transient; yes
+429                                           rate_limit; account for insufficient_quota; quota for token limits
+401, 402, 403, credit and billing texts       account; no
+413, "too many tokens in batch", sizes        too_large; no
+404 with a JSON error                         missing; no. A 404 page of a gateway is transient
+400, 422, other 4xx                           invalid; no
+============================================  ===========================================================
+"""
+
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from groupage.activities.answers import classify
+from groupage.schemas import ErrorClass
+from groupage.schemas.errors import AmbiguousCreate, ProviderError
+
+if TYPE_CHECKING:
+    import httpx2
+    import openai
+
+RETRY_AFTER_MAX_S = 3600.0
+"""A server that asks for more is asked again after this."""
+
+_TOO_LARGE = re.compile(
+    r"too many tokens in (the |this )?batch|(file|request|payload|input|body|entity)[^.]{0,40} (is )?too (large|big|long)"
+    r"|too many (requests|tasks|lines|records) in (the |this )?(batch|file|input)"
+    r"|(exceeds|exceeded|over|above) the (maximum|max|limit)[^.]{0,40}(size|bytes|mb\b|requests|lines)"
+    r"|(size|bytes)[^.]{0,40}(exceeds|exceeded|is over|is above)",
+)
+_TOO_LARGE_CODES = frozenset({"too_many_tasks", "file_too_large", "request_too_large", "batch_too_large"})
+_QUOTA = re.compile(
+    r"enqueued (token|request)|enqueued_token|too many (running|active|queued|enqueued|concurrent) batch"
+    r"|maximum number of (files|batches)|(file|batch) (count|storage) (quota|limit)"
+)
+_QUOTA_CODES = frozenset({"token_limit_exceeded", "quotaexceeded", "quota_exceeded", "batch_quota_exceeded"})
+_PAGE_TITLE = re.compile(r"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+
+
+def classify_call(status: int | None, error: Any) -> tuple[ErrorClass, str, str]:
+    """(class, code, message) of an error that is about a whole file or batch, not about one line."""
+    page = _page_title(error)
+    if page is not None:
+        found = ErrorClass.missing if status is None else classify(status, "")[0]
+        # What a gateway says on a page of its own, it says for itself and not for the API behind it.
+        found = ErrorClass.transient if status == 404 else found
+        return found, f"http_{status}", page
+    found, code, message = classify(status, error)
+    lowered = message.lower()
+    if found is ErrorClass.account:
+        return found, code, message
+    if code.lower() in _QUOTA_CODES or _QUOTA.search(lowered):
+        return ErrorClass.quota, code, message
+    sized = status in {None, 400, 413, 422}
+    if status == 413 or (sized and (code.lower() in _TOO_LARGE_CODES or _TOO_LARGE.search(lowered))):
+        return ErrorClass.too_large, code, message
+    if status == 404:
+        return ErrorClass.missing, code, message
+    return found, code, message
+
+
+def _page_title(error: Any) -> str | None:
+    """The title of an HTML page that stands where a JSON error is expected, else None."""
+    if not isinstance(error, str) or not error.lstrip().startswith("<"):
+        return None
+    title = _PAGE_TITLE.search(error)
+    return f"an HTML page came instead of JSON: {title[1].strip()[:200] if title else error.strip()[:80]}"
+
+
+def retry_after_s(headers: "httpx2.Headers", now: datetime | None = None) -> float | None:
+    """Seconds that the server asks to wait: `retry-after-ms`, or `Retry-After` in seconds or as an HTTP date."""
+    for name, divisor in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        text = headers.get(name)
+        if text is None:
+            continue
+        try:
+            seconds = float(text) / divisor
+        except ValueError:
+            seconds = _seconds_until(text, now or datetime.now(UTC))
+        if 0 <= seconds < float("inf"):
+            return min(seconds, RETRY_AFTER_MAX_S)
+    return None
+
+
+def _seconds_until(text: str, now: datetime) -> float:
+    """Seconds from `now` to an HTTP date, 0 for one that has passed, -1 for what is no date."""
+    try:
+        at = parsedate_to_datetime(text)
+    except ValueError:
+        return -1.0
+    return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds())
+
+
+def read_object(response: "httpx2.Response", what: str) -> dict[str, Any]:
+    """The JSON object in a successful response. Anything else is no answer of the API: transient (PO-22)."""
+    try:
+        parsed = orjson.loads(response.content)
+    except orjson.JSONDecodeError:
+        title = _page_title(response.content[:4000].decode("utf-8", "replace"))
+        raise ProviderError(
+            f"{what}: status {response.status_code}, but {title or 'the answer is not JSON'}",
+            error_class=ErrorClass.transient,
+            code="not_json",
+            status=response.status_code,
+        ) from None
+    if not isinstance(parsed, dict):
+        raise ProviderError(
+            f"{what}: status {response.status_code}, but the answer is no JSON object",
+            error_class=ErrorClass.transient,
+            code="not_an_object",
+            status=response.status_code,
+        )
+    return parsed
+
+
+def translate(error: "openai.OpenAIError", what: str) -> ProviderError:
+    """An exception of the SDK as ours. `what` says what was tried: "create a batch"."""
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        found, code, message = classify_call(error.status_code, _error_body(error))
+        return ProviderError(
+            f"{what}: HTTP {error.status_code} {message or 'without a message'}",
+            error_class=found,
+            code=code,
+            status=error.status_code,
+            retry_after_s=retry_after_s(error.response.headers),
+        )
+    if isinstance(error, openai.APIConnectionError):
+        return _connection_error(error, what)
+    # A missing or malformed credential is found by the SDK before anything is sent.
+    return ProviderError(f"{what}: {error}", error_class=ErrorClass.account, code="configuration")
+
+
+def _error_body(error: "openai.APIStatusError") -> Any:
+    # The SDK unwraps {"error": {...}}; where the body is no JSON it gives nothing or a text, by version.
+    return error.body if error.body is not None else error.response.text
+
+
+def _connection_error(error: "openai.APIConnectionError", what: str) -> ProviderError:
+    import httpx2
+    import openai
+
+    cause = error.__cause__ or error.__context__
+    detail = f"{type(cause).__name__}: {cause}" if cause is not None else str(error)
+    if isinstance(cause, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError):
+        return ProviderError(f"{what}: {detail}", error_class=ErrorClass.account, code="configuration")
+    if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout):
+        return ProviderError(f"{what}: not connected: {detail}", error_class=ErrorClass.transient, code=NOT_SENT)
+    code = "timeout" if isinstance(error, openai.APITimeoutError) else "connection_lost"
+    return ProviderError(f"{what}: {detail}", error_class=ErrorClass.transient, code=code)
+
+
+NOT_SENT = "not_connected"
+"""Code of an error before which not a byte of the request had left."""
+
+_CLEAR_REFUSALS = frozenset({400, 401, 402, 403, 404, 405, 411, 413, 415, 422, 429})
+
+
+def create_failed(error: ProviderError) -> ProviderError:
+    """The error of a create call: AmbiguousCreate unless it is sure that nothing was accepted."""
+    if error.code in {NOT_SENT, "configuration"}:
+        return error
+    if error.status in _CLEAR_REFUSALS and error.error_class is not ErrorClass.transient:
+        return error
+    return AmbiguousCreate(
+        str(error),
+        error_class=ErrorClass.transient,
+        code=error.code,
+        status=error.status,
+        retry_after_s=error.retry_after_s,
+    )

@@ -1,0 +1,81 @@
+"""Files on their way to and from an OpenAI-shaped server, in flat memory.
+
+Up: the SDK streams an open file object in 64 KiB pieces with a Content-Length; given a path it would read
+the whole file into memory first (openai 3.57, `_files.py`). Down: the body's raw bytes are taken as they
+come, unzipped here if need be, never decoded to text (cases.md RP-20), and a body that ends early is an
+error (RP-04).
+"""
+
+import asyncio
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from groupage.schemas import ErrorClass
+from groupage.schemas.errors import ProviderError
+
+if TYPE_CHECKING:
+    import httpx2
+
+WRITE_BYTES = 1 << 20
+"""Bytes gathered before a thread writes them: fewer hops, and a slow disk does not stop the event loop."""
+
+
+class _Body:
+    """Bytes as they came to bytes as they are meant: identity or gzip."""
+
+    def __init__(self, encoding: str) -> None:
+        self._gzip = zlib.decompressobj(wbits=31) if encoding in {"gzip", "x-gzip"} else None
+        self.known = self._gzip is not None or encoding in {"", "identity"}
+
+    def decode(self, chunk: bytes) -> bytes:
+        return self._gzip.decompress(chunk) if self._gzip else chunk
+
+    def rest(self) -> bytes:
+        return self._gzip.flush() if self._gzip else b""
+
+    @property
+    def whole(self) -> bool:
+        return self._gzip is None or self._gzip.eof
+
+
+async def save_body(response: "httpx2.Response", path: Path, what: str) -> int:
+    """Stream a response's body to `path`; returns the bytes written. Raises ProviderError(transient) if cut."""
+    body = _Body(response.headers.get("content-encoding", "").strip().lower())
+    if not body.known:
+        raise _cut(what, f"content-encoding {response.headers['content-encoding']!r} was not asked for")
+    size, received = 0, 0
+    pending = bytearray()
+    with path.open("wb") as file:
+        async for chunk in response.aiter_raw():
+            received += len(chunk)
+            try:
+                pending += body.decode(chunk)
+            except zlib.error as error:
+                raise _cut(what, f"the gzip stream is damaged: {error}") from error
+            if len(pending) >= WRITE_BYTES:
+                size += await asyncio.to_thread(file.write, pending)
+                pending = bytearray()
+        pending += body.rest()
+        size += await asyncio.to_thread(file.write, pending)
+    promised = response.headers.get("content-length")
+    if promised is not None and promised.isdigit() and int(promised) != received:
+        raise _cut(what, f"{received} of {promised} bytes came")
+    if not body.whole:
+        raise _cut(what, "the gzip stream ends early")
+    return size
+
+
+def _cut(what: str, detail: str) -> ProviderError:
+    return ProviderError(f"{what}: {detail}", error_class=ErrorClass.transient, code="cut_short")
+
+
+def file_name(tag: str) -> str:
+    """The name by which an input file is found again."""
+    return f"{tag}.jsonl"
+
+
+def tag_of_file(file: dict[str, Any]) -> str:
+    """The tag in a file's name, or "" for a file that is not an input of ours."""
+    name = file.get("filename")
+    return name.removesuffix(".jsonl") if isinstance(name, str) and name.endswith(".jsonl") else ""
