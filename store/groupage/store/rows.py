@@ -17,18 +17,20 @@ import zstandard
 from groupage.schemas import ErrorClass, Outcome, Route
 from groupage.schemas.errors import StoreError
 
-Rows = npt.NDArray[np.void]
+Rows = npt.NDArray[Any]
 """A structured array of one of the two dtypes below."""
 Indices = npt.NDArray[np.uint32]
 
-REQUEST_ROW = np.dtype([("line", "<u4"), ("size", "<u4"), ("tokens", "<u4"), ("body_at", "<u2"), ("group", "<u2")])
+REQUEST_ROW: np.dtype[Any] = np.dtype(
+    [("line", "<u4"), ("size", "<u4"), ("tokens", "<u4"), ("body_at", "<u2"), ("group", "<u2")]
+)
 """line: physical input line from 1; size: bytes of the canonical line, newline included; tokens:
 estimated prompt tokens; body_at: where the body starts in the line; group: position in the manifest's
 `groups`, or REJECTED."""
 
 REJECTED = 0xFFFF
 
-RESULT_ROW = np.dtype(
+RESULT_ROW: np.dtype[Any] = np.dtype(
     [
         ("index", "<u4"),
         ("size", "<u4"),
@@ -147,16 +149,21 @@ def unpack_rows(packed: bytes, name: str) -> tuple[RowTable, memoryview]:
     """The table and the data behind it. `name` is the object's key, for StoreError where it is damaged."""
     try:
         raw = zstandard.ZstdDecompressor().decompress(packed)
-        magic, length = _HEAD.unpack_from(raw)
+        length = _head_length(raw)
         head = orjson.loads(raw[_HEAD.size : _HEAD.size + length])
         at = _HEAD.size + length
         rows = np.frombuffer(raw, dtype=RESULT_ROW, count=head["rows"], offset=at)
-        if magic != _MAGIC:
-            raise ValueError("unknown format")
         table = RowTable(rows, head["codes"], head["models"], head["meta"])
     except (zstandard.ZstdError, struct.error, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{name} is damaged: {error}", hint="restore the object from a backup") from error
     return table, memoryview(raw)[at + rows.nbytes :]
+
+
+def _head_length(raw: bytes) -> int:
+    magic, length = _HEAD.unpack_from(raw)
+    if magic != _MAGIC:
+        raise ValueError("not a table of rows, or one of a newer format")
+    return int(length)
 
 
 def nanos(usd: Decimal | float | None) -> int | None:

@@ -9,7 +9,6 @@ import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +26,8 @@ ENDPOINT_MARK = b',"endpoint":'
 """Ends the id. It cannot occur inside: a quote inside a JSON string has a backslash before it."""
 
 
-class StoredRequest(NamedTuple):
+@dataclass(slots=True)
+class StoredRequest:
     """One accepted request. `id_json` and `body` are JSON as bytes; `group` is a position in manifest.groups."""
 
     index: int
@@ -55,20 +55,26 @@ class Segment:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def requests(self, offsets: npt.NDArray[np.int64]) -> Iterator[StoredRequest]:
+        """The requests at offsets from `first`. A rejected line's `group` is REJECTED."""
+        data, first, rows = self.data, self.first, self.rows[offsets]
+        starts = self.starts[offsets]
+        for offset, start, end, line, body_at, group, tokens in zip(
+            offsets.tolist(),
+            starts.tolist(),
+            (starts + rows["size"]).tolist(),
+            rows["line"].tolist(),
+            rows["body_at"].tolist(),
+            rows["group"].tolist(),
+            rows["tokens"].tolist(),
+            strict=True,
+        ):
+            id_json = data[start + ID_AT : data.index(ENDPOINT_MARK, start, end)]
+            yield StoredRequest(first + offset, line, id_json, data[start + body_at : end - 2], group, tokens)
+
     def request(self, index: int) -> StoredRequest:
-        """The request at an index of the job. A rejected line's `group` is REJECTED."""
-        row = self.rows[index - self.first]
-        start = int(self.starts[index - self.first])
-        end = start + int(row["size"])
-        id_end = self.data.index(ENDPOINT_MARK, start, end)
-        return StoredRequest(
-            index,
-            int(row["line"]),
-            self.data[start + ID_AT : id_end],
-            self.data[start + int(row["body_at"]) : end - 2],
-            int(row["group"]),
-            int(row["tokens"]),
-        )
+        """The request at an index of the job."""
+        return next(self.requests(np.array([index - self.first])))
 
 
 def read_manifest(store: Store, tenant: str, key: str) -> JobManifest:
@@ -126,16 +132,14 @@ class SegmentReader:
         if indices is None:
             for number in range(len(self.manifest.segments)):
                 segment = self.segment(number)
-                for offset in np.flatnonzero(segment.rows["group"] != REJECTED).tolist():
-                    yield segment.request(segment.first + offset)
+                yield from segment.requests(np.flatnonzero(segment.rows["group"] != REJECTED))
             return
         at = 0
         while at < len(indices):
             number = self.segment_of(int(indices[at]))
             end = int(np.searchsorted(indices, self.starts[number + 1]))
             segment = self.segment(number)
-            for index in indices[at:end].tolist():
-                yield segment.request(index)
+            yield from segment.requests(indices[at:end].astype(np.int64) - segment.first)
             at = end
 
     def rejected(self) -> Iterator[Rejected]:

@@ -1,0 +1,186 @@
+"""One result as the writers of shards hand it in, and its JSON.
+
+What a shard stores of a result is a fragment: the final line without its id, labels and
+effective_until, which the merge adds. So no answer is parsed or serialised a second time::
+
+    ,"outcome":"succeeded","text":"...","body":{...}, ... ,"provider_ids":{...}}
+"""
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import orjson
+from groupage.schemas import ErrorClass, Outcome, Route, Usage
+from groupage.store.rows import (
+    ERROR_CLASS_CODE,
+    FLAG_COST,
+    FLAG_ESTIMATED,
+    FLAG_SYNC_COST,
+    FLAG_USAGE,
+    OUTCOME_CODE,
+    RESULT_ROW,
+    ROUTE_CODE,
+    Names,
+    Rows,
+    micros,
+)
+
+FRAGMENT_END = b"}\n"
+_U4_MAX = 0xFFFFFFFF
+
+
+@dataclass(slots=True)
+class ResultLine:
+    """What became of one request in one shard. Money is whole nano-dollars (`rows.nanos`).
+
+    `body` is JSON as Python values, or as bytes that are valid JSON and are spliced in. `error_class`
+    is None exactly where the outcome is an answer. `cost_nano` is what this answer cost, `waste_nano`
+    what was paid without a delivered answer (a billed failure).
+    """
+
+    index: int
+    outcome: Outcome
+    provider: str
+    route: Route
+    rounds: int
+    produced_at: datetime
+    error_class: ErrorClass | None = None
+    code: str = ""
+    message: str = ""
+    text: str | None = None
+    body: Any = None
+    tool_calls: list[Any] | None = None
+    model: str | None = None
+    usage: Usage | None = None
+    cost_nano: int | None = None
+    sync_cost_nano: int | None = None
+    waste_nano: int = 0
+    cost_estimated: bool = False
+    provider_ids: dict[str, str] = field(default_factory=dict)
+
+
+def encode_fragment(line: ResultLine) -> bytes:
+    """The stored part of the result line, newline included, in the field order of `schemas.Result`.
+
+    `error` and `null` fields are always there; `tool_calls` and `provider_ids` only if there are any.
+    """
+    usage = line.usage
+    fields: dict[str, Any] = {
+        "outcome": line.outcome.value,
+        "text": line.text,
+        "body": orjson.Fragment(line.body) if isinstance(line.body, bytes) else line.body,
+        "usage": None
+        if usage is None
+        else {
+            "input_tokens": usage.input_tokens,
+            "cached_tokens": usage.cached_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+            "output_tokens": usage.output_tokens,
+            "reasoning_tokens": usage.reasoning_tokens,
+        },
+        "cost_usd": _money(line.cost_nano),
+        "sync_cost_usd": _money(line.sync_cost_nano),
+        "provider": line.provider,
+        "model": line.model,
+        "route": line.route.value,
+        "rounds": line.rounds,
+        "produced_at": iso(line.produced_at),
+        "error": None
+        if line.error_class is None
+        else {"class": line.error_class.value, "code": line.code, "message": line.message},
+    }
+    if line.tool_calls is not None:
+        fields["tool_calls"] = line.tool_calls
+    if line.provider_ids:
+        fields["provider_ids"] = line.provider_ids
+    return b"," + _dumps(fields)[1:] + b"\n"
+
+
+def result_row(line: ResultLine, size: int, codes: Names, models: Names) -> tuple[int, ...]:
+    """The line's RESULT_ROW as a tuple; `size` is the fragment's."""
+    usage = line.usage
+    flags = FLAG_ESTIMATED if line.cost_estimated else 0
+    tokens = (0, 0, 0, 0, 0)
+    if usage is not None:
+        flags |= FLAG_USAGE
+        tokens = (
+            min(usage.input_tokens, _U4_MAX),
+            min(usage.cached_tokens, _U4_MAX),
+            min(usage.cache_write_tokens, _U4_MAX),
+            min(usage.output_tokens, _U4_MAX),
+            min(usage.reasoning_tokens, _U4_MAX),
+        )
+    if line.cost_nano is not None:
+        flags |= FLAG_COST
+    if line.sync_cost_nano is not None:
+        flags |= FLAG_SYNC_COST
+    return (
+        line.index,
+        size,
+        *tokens,
+        codes.code(line.code),
+        models.code(line.model or ""),
+        OUTCOME_CODE[line.outcome],
+        ERROR_CLASS_CODE[line.error_class],
+        ROUTE_CODE[line.route],
+        line.rounds,
+        flags,
+        line.cost_nano or 0,
+        line.sync_cost_nano or 0,
+        line.waste_nano,
+        micros(line.produced_at),
+    )
+
+
+def make_rows(tuples: list[tuple[int, ...]]) -> Rows:
+    return np.array(tuples, dtype=RESULT_ROW)
+
+
+def iso(moment: datetime) -> str:
+    """`2026-11-29T15:37:30.752Z`, the one form of times in result lines. Raises ValueError without a zone."""
+    micros(moment)
+    text = moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00").rstrip("0").rstrip(".")
+    return f"{text}Z"
+
+
+def money(nano: int) -> str:
+    """Nano-dollars as dollars with all digits and no trailing zeros: 1_500_000 is `0.0015`."""
+    whole, fraction = divmod(abs(nano), 1_000_000_000)
+    text = f"{whole}.{fraction:09d}".rstrip("0").rstrip(".")
+    return f"-{text}" if nano < 0 else text
+
+
+def _money(nano: int | None) -> orjson.Fragment | None:
+    # A JSON number with all its digits: orjson knows no Decimal, a float would round.
+    return None if nano is None else orjson.Fragment(money(nano))
+
+
+def _dumps(fields: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(fields)
+    except TypeError:
+        return b"{%b}" % b",".join(orjson.dumps(name) + b":" + _dump_any(name, v) for name, v in fields.items())
+
+
+def _dump_any(name: str, value: Any) -> bytes:
+    """Lone surrogates and integers beyond 64 bits too: legal JSON that orjson does not write.
+
+    `body` keeps them, escaped, as it came. Texts read from it must be text: U+FFFD stands in there.
+    """
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        if name != "body":
+            value = _as_text(value)
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, dict):
+        return {_as_text(name): _as_text(v) for name, v in value.items()}
+    return [_as_text(v) for v in value] if isinstance(value, list) else value
