@@ -1,0 +1,61 @@
+"""What goes where: data to stdout, words to stderr, JSON instead of tables with --json."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from groupage.cli.entry import tell
+from groupage.schemas import Message
+
+
+class Console:
+    """`words` go to stderr so that stdout can be piped; with `as_json` people's words are left out of stdout."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self.is_terminal = sys.stderr.isatty()
+
+    def say(self, text: str) -> None:
+        tell(text)
+
+    def hint(self, text: str) -> None:
+        self.say(f"  → {text}")
+
+    def data(self, value: Message | dict[str, Any] | list[Any], *, to_stderr: bool = False) -> None:
+        """One JSON document on one line."""
+        stream = sys.stderr if to_stderr else sys.stdout
+        stream.write(f"{to_json(value)}\n")
+        stream.flush()
+
+    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """A table for people, on stdout: it is what was asked for."""
+        from rich.console import Console as RichConsole
+        from rich.table import Table
+
+        table = Table(*columns, title=title or None, title_justify="left", header_style="bold")
+        for row in rows:
+            table.add_row(*row)
+        # A pipe has no width: lines must not be cut for a terminal that is not there.
+        width = None if sys.stdout.isatty() else 200
+        RichConsole(file=sys.stdout, width=width).print(table)
+
+
+def to_json(value: Message | dict[str, Any] | list[Any]) -> str:
+    import orjson
+
+    if isinstance(value, Message):
+        return value.model_dump_json(by_alias=True)
+    return orjson.dumps(value, default=_plain).decode()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Message):
+        return value.model_dump(mode="json", by_alias=True)
+    return str(value)
+
+
+def money(value: Any) -> str:
+    """Dollars with as many digits as matter."""
+    if value is None:
+        return "unknown"
+    return f"${value:,.2f}" if value >= 1 else f"${value:.4f}"

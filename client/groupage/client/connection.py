@@ -1,0 +1,84 @@
+"""From settings to an open store and a connected Temporal client.
+
+Which task queue? A worker's activities are bound to its store, so one queue must never mix two
+stores. A deployment configures both its server and its store and uses `groupage`; so does a person
+who configures neither (embedded server, local store). Whoever configures only one of them may share
+it with others whose other half differs, and uses `groupage-{owner}`, the store's own six characters.
+`GROUPAGE_TASK_QUEUE` overrides the rule.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from groupage.client.config import ClientSettings, temporal_connect_config
+from groupage.client.local_server import find_local_server
+from groupage.schemas.errors import GroupageError, UsageError
+from groupage.schemas.signals import TASK_QUEUE
+from groupage.store import Store, deployment_owner, open_store
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.runtime import Runtime
+from temporalio.service import RPCError
+
+CONNECT_TIMEOUT_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A connected client and what belongs to it. `ui_url` is known for the embedded server only."""
+
+    temporal: Client
+    task_queue: str
+    ui_url: str | None = None
+
+
+def choose_task_queue(settings: ClientSettings, owner: str, *, server_configured: bool) -> str:
+    if settings.task_queue:
+        return settings.task_queue
+    store_configured = settings.store is not None
+    return TASK_QUEUE if store_configured == server_configured else f"{TASK_QUEUE}-{owner}"
+
+
+async def open_configured_store(settings: ClientSettings) -> Store:
+    return await asyncio.to_thread(open_store, settings.store_url, **settings.store_options)
+
+
+async def connect_temporal(
+    settings: ClientSettings,
+    store: Store,
+    *,
+    address: str | None = None,
+    ui_url: str | None = None,
+    runtime: Runtime | None = None,
+) -> Connection:
+    """Connect to `address`, else the configured server, else this user's running embedded one.
+
+    Raises UsageError where there is none, GroupageError where it does not answer.
+    """
+    config = temporal_connect_config() if address is None else None
+    owner = await asyncio.to_thread(deployment_owner, store)
+    if config is None:
+        if address is None:
+            local = find_local_server(settings.state_dir)
+            if local is None:
+                raise UsageError(
+                    "no Temporal server is configured and no embedded one is running",
+                    hint="set TEMPORAL_ADDRESS or TEMPORAL_PROFILE, or start one with `groupage dev`",
+                )
+            address, ui_url = local.address, local.ui_url
+        connecting = Client.connect(address, data_converter=pydantic_data_converter, runtime=runtime)
+    else:
+        address = config["target_host"]
+        # The SDK means its own TypedDict to be passed like this; type checkers cannot follow `total=False`.
+        options: dict[str, Any] = {**config}
+        connecting = Client.connect(**options, data_converter=pydantic_data_converter, runtime=runtime)
+    try:
+        client = await asyncio.wait_for(connecting, CONNECT_TIMEOUT_S)
+    except (RuntimeError, RPCError, TimeoutError) as error:
+        raise GroupageError(
+            f"Temporal at {address} cannot be reached: {str(error) or type(error).__name__}",
+            hint="is it running, and are address, namespace and TLS in TEMPORAL_* right? `groupage doctor` checks",
+        ) from error
+    queue = choose_task_queue(settings, owner, server_configured=config is not None)
+    return Connection(client, queue, ui_url)

@@ -1,0 +1,83 @@
+"""Settings of a worker process: those of a client and what the activities need.
+
+    GROUPAGE_STORE=s3://bucket/prefix
+    GROUPAGE_PROVIDERS__OPENAI__BASE_URL=http://127.0.0.1:8080/v1
+
+or in `config.toml`::
+
+    store = "s3://bucket/prefix"
+    [providers.openai]
+    api_key_env = "MY_OPENAI_KEY"
+    [providers."openai/search"]      # profile `search`
+    api_key_env = "SEARCH_OPENAI_KEY"
+
+Secrets stay in this process: jobs name a profile, never a key.
+"""
+
+from dataclasses import fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+from groupage.activities.settings import ActivitySettings, ProviderSettings
+from groupage.client.config import ClientSettings
+from groupage.schemas import Duration
+from pydantic import Field, field_validator
+
+_ACTIVITY_DEFAULTS = ActivitySettings(store_url="")
+_PROVIDER_FIELDS = frozenset(each.name for each in fields(ProviderSettings))
+
+
+class Settings(ClientSettings):
+    """Everything that `groupage worker` reads. Seconds and counts; see `ActivitySettings` for the waits."""
+
+    providers: dict[str, ProviderSettings] = Field(default_factory=dict, repr=False)
+    """By "openai" or "openai/profile"."""
+
+    graceful_shutdown: Duration = timedelta(seconds=20)
+    """How long activities may finish after SIGTERM; then they are cancelled and run elsewhere."""
+    max_concurrent_activities: int = Field(64, ge=1)
+    """Mostly waiting ones: each running shard holds one while it is polled, uploaded or downloaded."""
+    threads: int = Field(16, ge=1)
+    """Threads for what blocks: object store, compression, parsing."""
+    max_cached_workflows: int = Field(500, ge=0)
+    """About 65 KiB each (temporal.md)."""
+    metrics: str | None = None
+    """host:port of a Prometheus endpoint; None: no metrics."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "console", "json"] = "auto"
+    """auto: console on a terminal, JSON lines elsewhere."""
+
+    create_visibility_s: float = Field(_ACTIVITY_DEFAULTS.create_visibility_s, gt=0)
+    post_within_s: float = Field(_ACTIVITY_DEFAULTS.post_within_s, gt=0)
+    not_visible_s: float = Field(_ACTIVITY_DEFAULTS.not_visible_s, gt=0)
+    files_late_s: float = Field(_ACTIVITY_DEFAULTS.files_late_s, gt=0)
+    max_poll_s: float = Field(_ACTIVITY_DEFAULTS.max_poll_s, gt=0)
+    clock_skew_s: float = Field(_ACTIVITY_DEFAULTS.clock_skew_s, ge=0)
+    heartbeat_s: float = Field(_ACTIVITY_DEFAULTS.heartbeat_s, gt=0)
+
+    @field_validator("providers", mode="before")
+    @classmethod
+    def _known_fields(cls, value: Any) -> Any:
+        # A misspelt key would silently mean the default credentials or the default address.
+        if isinstance(value, dict):
+            for name, given in value.items():
+                unknown = sorted(set(given) - _PROVIDER_FIELDS) if isinstance(given, dict) else []
+                if unknown:
+                    raise ValueError(f"{name}: unknown {', '.join(unknown)}; known: {', '.join(_PROVIDER_FIELDS)}")
+        return value
+
+    def activity_settings(self, spool_dir: Path | None) -> ActivitySettings:
+        return ActivitySettings(
+            store_url=self.store_url,
+            store_options=self.store_options,
+            spool_dir=spool_dir,
+            providers=self.providers,
+            create_visibility_s=self.create_visibility_s,
+            post_within_s=self.post_within_s,
+            not_visible_s=self.not_visible_s,
+            files_late_s=self.files_late_s,
+            max_poll_s=self.max_poll_s,
+            clock_skew_s=self.clock_skew_s,
+            heartbeat_s=self.heartbeat_s,
+        )

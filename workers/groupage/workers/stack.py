@@ -1,0 +1,140 @@
+"""All that a command needs around it: store, Temporal (configured, or embedded), a worker in this process."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+from groupage.client.config import temporal_connect_config
+from groupage.client.connection import Connection, connect_temporal, open_configured_store
+from groupage.schemas.errors import GroupageError
+from groupage.schemas.signals import TASK_QUEUE
+from groupage.store import Store
+from groupage.workers.embedded import ServerUse, embedded_server
+from groupage.workers.namespace import EMBEDDED_RETENTION, keep_ended_workflows, register_search_attributes
+from groupage.workers.plugin import Role
+from groupage.workers.settings import Settings
+from groupage.workers.spool import spool_directory
+from groupage.workers.telemetry import runtime
+from groupage.workers.worker import worker_in_process
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What the work is given. `server` is None where a server is configured."""
+
+    settings: Settings
+    store: Store
+    connection: Connection
+    server: ServerUse | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """Which workers run beside the work. `every_queue` adds `groupage` itself, for jobs that are
+    started with plain JSON, where the store's own queue is another one.
+    """
+
+    role: Role = Role.all
+    every_queue: bool = False
+
+    def queues(self, connection: Connection) -> list[str]:
+        both = [connection.task_queue, TASK_QUEUE] if self.every_queue else [connection.task_queue]
+        return list(dict.fromkeys(both))
+
+
+async def run_with_stack(settings: Settings, work: Callable[[Stack], Awaitable[T]], *, workers: WorkerPlan | None) -> T:
+    """Run `work` with a stack around it and return what it returns.
+
+    If the embedded server dies it is started again; should it come back at another address, `work` is
+    cancelled and called anew with a new connection, so it must be safe to begin again. A worker that
+    ends by a fatal error ends `work` too.
+    """
+    store = await open_configured_store(settings)
+    metrics = runtime(settings)
+    async with AsyncExitStack() as outer:
+        server = None
+        if temporal_connect_config() is None:
+            server = await outer.enter_async_context(embedded_server(settings.state_dir))
+        executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="groupage")
+        # Async activities move what blocks to the loop's default executor, whose usual size is CPUs + 4.
+        asyncio.get_running_loop().set_default_executor(executor)
+        while True:
+            record = server.record if server else None
+            connection = await connect_temporal(
+                settings,
+                store,
+                address=record.address if record else None,
+                ui_url=record.ui_url if record else None,
+                runtime=metrics,
+            )
+            if workers or server:
+                await register_search_attributes(connection.temporal)
+            if server:
+                await keep_ended_workflows(connection.temporal, EMBEDDED_RETENTION)
+            stack = Stack(settings, store, connection, server)
+            async with _beside(stack, workers, executor) as others:
+                main = asyncio.ensure_future(work(stack))
+                try:
+                    await asyncio.wait([main, *others], return_when=asyncio.FIRST_COMPLETED)
+                    if main.done():
+                        return main.result()
+                finally:
+                    await _cancelled(main)
+                for other in others:
+                    if other.done():
+                        # Raises what ended a worker; a server that has moved returns.
+                        other.result()
+            log.warning("embedded_temporal_moved", address=server.record.address if server and server.record else None)
+
+
+@asynccontextmanager
+async def _beside(
+    stack: Stack, workers: WorkerPlan | None, executor: ThreadPoolExecutor
+) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """The tasks that run beside the work: one that watches the embedded server, and the workers."""
+    async with AsyncExitStack() as inner:
+        tasks: list[asyncio.Task[None]] = []
+        if workers:
+            spool_dir = inner.enter_context(spool_directory(stack.settings.state_dir))
+            for queue in workers.queues(stack.connection):
+                worker = worker_in_process(
+                    stack.connection.temporal,
+                    stack.settings,
+                    queue,
+                    executor=executor,
+                    spool_dir=spool_dir,
+                    role=workers.role,
+                )
+                tasks.append(await inner.enter_async_context(worker))
+                log.info("worker_started", task_queue=queue, role=str(workers.role), store=stack.store.url)
+        if stack.server:
+            watching = asyncio.create_task(stack.server.watch())
+            inner.push_async_callback(_cancelled, watching)
+            tasks.append(watching)
+        yield tasks
+
+
+async def _cancelled(task: "asyncio.Future[object]") -> None:
+    """Cancel and wait; what the task raised was for others to see, or is superseded."""
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, GroupageError):
+        log.debug("ended_with_error", task=str(task), error=repr(error))
+
+
+async def serve(settings: Settings, workers: WorkerPlan, stop: asyncio.Event, ready: Callable[[Stack], None]) -> None:
+    """Run workers until `stop` is set."""
+
+    async def work(stack: Stack) -> None:
+        ready(stack)
+        await stop.wait()
+
+    await run_with_stack(settings, work, workers=workers)

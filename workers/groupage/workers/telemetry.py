@@ -1,0 +1,64 @@
+"""Logs through structlog to stderr, metrics of the Temporal SDK to Prometheus."""
+
+import logging
+import sys
+
+import structlog
+from groupage.schemas.errors import UsageError
+from groupage.workers.settings import Settings
+from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+
+
+def configure_logging(level: str, log_format: str) -> None:
+    """One shape for our lines and those of libraries. stdout stays free for data."""
+    console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    renderers: list[structlog.typing.Processor] = (
+        [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        if console
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    )
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for chatty in ("httpx", "httpcore", "httpx2", "openai"):
+        # Their info line for each poll would bury ours.
+        logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
+
+
+def runtime(settings: Settings) -> Runtime | None:
+    """The SDK's runtime with metrics, or None for the default one. At most one a process."""
+    if settings.metrics is None:
+        return None
+    try:
+        return Runtime(
+            telemetry=TelemetryConfig(
+                metrics=PrometheusConfig(bind_address=settings.metrics, durations_as_seconds=True)
+            )
+        )
+    except ValueError as error:
+        raise UsageError(
+            f"metrics cannot be served at {settings.metrics!r}: {error}", hint="write host:port, and use a free port"
+        ) from error
