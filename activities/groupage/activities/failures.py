@@ -88,6 +88,21 @@ def to_application_error(error: GroupageError, attempt: int) -> ApplicationError
     return ApplicationError(message, type=type(error).__name__, non_retryable=True)
 
 
+def retried(error: ProviderError, attempt: int) -> ApplicationError:
+    """A provider's error that must not end the activity whatever its class: "cannot see" is not "failed".
+
+    Classes that do not pass by themselves are asked again slowly.
+    """
+    delay_s = RETRY_DELAY_MAX_S if error.error_class in DEFINITIVE else RETRY_DELAYS_S[ErrorClass.transient]
+    delay_s = max(retry_delay_s(error.error_class, error.retry_after_s, attempt), delay_s)
+    return ApplicationError(
+        cut(str(error)),
+        batch_error(error),
+        type=f"provider.{error.error_class}",
+        next_retry_delay=timedelta(seconds=delay_s),
+    )
+
+
 def waiting(message: str, *details: Any, delay_s: float) -> ApplicationError:
     """Not a failure: look again in `delay_s` seconds. BENIGN keeps it out of logs and failure metrics."""
     return ApplicationError(

@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from groupage.activities.intents import Window
 from groupage.activities.providers.base import BatchProvider
 from groupage.activities.settings import DEFAULT_PROFILE, ActivitySettings, ProviderSettings
 from groupage.schemas import ErrorClass, JobRef
 from groupage.schemas.errors import ProviderError
-from groupage.store import Store, deployment_owner, open_store
+from groupage.schemas.ids import job_workflow_id
+from groupage.store.deployment import deployment_owner
+from groupage.store.objects import Store, open_store
 
 AdapterFactory = Callable[[str, ProviderSettings], BatchProvider]
 
@@ -75,8 +78,28 @@ class Context:
         self._providers[name, profile] = made
         return made
 
+    def window_of(self, job: JobRef) -> Window:
+        """How long the doubt about a create call may last."""
+        provider = self.settings.provider(job.provider, job.profile) or ProviderSettings()
+        return Window(self.settings.create_visibility_s, provider.create_timeout_s)
+
     def provider_of(self, job: JobRef) -> BatchProvider:
         return self.provider(job.provider, job.profile)
+
+    async def is_running(self, tenant: str, key: str) -> bool:
+        """Whether a workflow runs this job now. Called from within an activity, whose client it uses."""
+        from temporalio import activity
+        from temporalio.client import WorkflowExecutionStatus
+        from temporalio.service import RPCError, RPCStatusCode
+
+        handle = activity.client().get_workflow_handle(job_workflow_id(tenant, key))
+        try:
+            description = await handle.describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return description.status is WorkflowExecutionStatus.RUNNING
 
     async def close(self) -> None:
         """Close all connections; the context can be used again afterwards."""

@@ -33,7 +33,7 @@ class ProviderSettings:
     request_timeout_s: float = 60.0
     """Longest silence in a small call."""
     create_timeout_s: float = 60.0
-    """Longest silence of the one create call; part of the settle window (submission.py)."""
+    """Longest duration of the one create call; never more than half the settle window (intents.py)."""
     transfer_timeout_s: float = 120.0
     """Longest silence in the middle of an upload or download."""
     max_requests: int | None = None
@@ -59,10 +59,9 @@ class ActivitySettings:
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict)
     """By "openai" (its profile `default`) or "openai/work" (its profile `work`)."""
     create_visibility_s: float = 120.0
-    """How long a batch that was accepted may stay invisible in listings. Only after it is an ambiguous
-    create proven absent (cases.md SU-02)."""
-    post_within_s: float = 30.0
-    """An attempt that has not begun its create call this long after its intent gives it up."""
+    """The settle window. A create call without a clear answer counts as unknown for this long after its
+    intent; only a look after it that finds nothing proves it absent (cases.md SU-02). The call itself has
+    to begin within a quarter of it and to end within a further half (intents.py)."""
     not_visible_s: float = 900.0
     """A 404 on a batch that we created means "not visible yet" for this long (cases.md PO-01)."""
     files_late_s: float = 600.0

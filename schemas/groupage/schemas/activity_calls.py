@@ -94,6 +94,8 @@ class SubmittedBatch(Message):
     input_files: list[str] = Field(default_factory=list)
     requests: int = 0
     """Members of the shard; 0: not told."""
+    duplicates: list[str] = Field(default_factory=list)
+    """Other batches that carried the shard's tag: found, and cancelled where they were alive."""
 
 
 class AwaitBatch(Message):
@@ -186,6 +188,31 @@ class FinalizeJob(Message):
     effective_for_s: float
 
 
+class SweepOrphans(Message):
+    """List what carries this deployment's tags at one provider account, and end what no job needs.
+
+    Objects younger than `grace_s` are left alone. `dry_run` only tells what would be done.
+    """
+
+    provider: str
+    profile: str = "default"
+    grace_s: float = Field(3600.0, ge=0)
+    delete_files: bool = True
+    dry_run: bool = False
+
+
+class Swept(Message):
+    """Lists hold the first SWEPT_SHOWN entries, each an id and why."""
+
+    batches: int = 0
+    files: int = 0
+    cancelled: list[str] = Field(default_factory=list)
+    deleted: int = 0
+    stranded: list[str] = Field(default_factory=list)
+    """Live batches of jobs that were accepted, have not ended, and that no workflow runs: start the job again."""
+    failed: list[str] = Field(default_factory=list)
+
+
 PREPARE_JOB = ActivityCall("prepare_job", PrepareJob, PreparedJob)
 PLAN_ROUND = ActivityCall("plan_round", PlanRound, RoundPlan)
 SUBMIT_BATCH = ActivityCall("submit_batch", SubmitBatch, SubmittedBatch)
@@ -196,6 +223,7 @@ CLEAN_UP_BATCH = ActivityCall("clean_up_batch", CleanUpBatch, CleanedUp)
 READ_PROGRESS = ActivityCall("read_progress", ReadProgress, Progress)
 RUN_SYNC_SHARD = ActivityCall("run_sync_shard", RunSyncShard, ShardReport)
 FINALIZE_JOB = ActivityCall("finalize_job", FinalizeJob, Summary)
+SWEEP_ORPHANS = ActivityCall("sweep_orphans", SweepOrphans, Swept)
 
 ALL_CALLS = (
     PREPARE_JOB,
@@ -208,4 +236,5 @@ ALL_CALLS = (
     READ_PROGRESS,
     RUN_SYNC_SHARD,
     FINALIZE_JOB,
+    SWEEP_ORPHANS,
 )

@@ -95,7 +95,9 @@ def read_batch(batch: dict[str, Any]) -> BatchStatus:
     total, completed, failed = _counts(batch.get("request_counts"))
     outputs, errors = _files(batch.get("output_file_id")), _files(batch.get("error_file_id"))
     ended_at = read_time(batch.get(_ENDED_AT.get(phase, "")))
+    settles_as: BatchPhase | None = None
     if _lacks_files(phase, completed, outputs, errors):
+        settles_as = phase
         warning = f"the provider says {raw_state} with {max(completed, 0)} completed, but names no output file yet"
         phase = BatchPhase.finalizing
     return BatchStatus(
@@ -109,6 +111,7 @@ def read_batch(batch: dict[str, Any]) -> BatchStatus:
         input_files=_files(batch.get("input_file_id")),
         output_files=outputs,
         error_files=errors,
+        settles_as=settles_as,
         error=_batch_error(batch.get("errors")) if phase is BatchPhase.failed else None,
         warning=warning,
         created_at=read_time(batch.get("created_at")),

@@ -1,0 +1,283 @@
+"""Submitting a shard: find or create, so that no request is paid for twice (design.md, promise 2).
+
+Each attempt takes the same way from the start, whatever an earlier one may have done::
+
+    look for the tag ── found ──────────────────────────────────────────► adopt it
+         │ not found
+    what does the chain of intents say? ── a batch was recorded ────────► return it (not visible yet)
+         │                              └─ unknown, window is open ─────► look again later (BENIGN)
+         │ nothing was sent, or what was sent is proven absent
+    render, upload (find or create by name)
+    put the next intent, on condition that there is none ── lost ───────► another attempt is at it
+    check that no later intent is there, and that ours is fresh
+    one create call ── clear refusal ──► refused.json, delete the file, fail for good
+         │          └─ no clear answer ► unknown: fail, look again later
+    put the end of the intent and batch.json
+
+The look that proves absence begins after the window's end, so nothing that was sent can be missed by it.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from groupage.activities.failures import batch_error, retried, waiting
+from groupage.activities.heartbeat import heartbeating
+from groupage.activities.intents import (
+    Intent,
+    IntentEnd,
+    IntentLog,
+    Window,
+    claim,
+    new_intent,
+    put_end,
+    read_log,
+    settled_at,
+    superseded,
+)
+from groupage.activities.looking import cancel_others, look
+from groupage.activities.providers.base import BatchProvider, Submission
+from groupage.activities.registry import Context
+from groupage.activities.rendering import render_shard
+from groupage.activities.sweep import free_files, note_token
+from groupage.activities.threads import in_thread
+from groupage.schemas import BatchStatus, ErrorClass, Message, ShardPlan, ShardRef
+from groupage.schemas.activity_calls import SubmitBatch, SubmittedBatch
+from groupage.schemas.errors import AmbiguousCreate, ProviderError
+from groupage.store import keys
+from groupage.store.shards import read_shard_plan
+from temporalio import activity
+
+REFUSED = "refused.json"
+BATCH = "batch.json"
+UPLOAD = "upload.json"
+
+REFUSALS = frozenset({ErrorClass.invalid, ErrorClass.too_large, ErrorClass.account})
+"""Classes of an error at submission after which the same bytes are not sent again."""
+NOT_FOUND_ATTEMPTS = 3
+"""A create that is told that its file does not exist uploads again this often."""
+
+
+class UploadMark(Message):
+    """`upload.json`: put before the first upload, so that a later attempt knows to look for a file."""
+
+    at: datetime
+
+
+class _Step:
+    """What the heartbeats tell."""
+
+    def __init__(self) -> None:
+        self.now: dict[str, str | int] = {"step": "looking"}
+
+    def set(self, step: str, **more: str | int) -> None:
+        self.now = {"step": step, **more}
+
+
+async def submit_batch(context: Context, request: SubmitBatch) -> SubmittedBatch:
+    """Find or create the provider batch of a shard. Raises ProviderError, StoreError, or `waiting`."""
+    step = _Step()
+    async with heartbeating(context.settings.heartbeat_s, lambda: step.now):
+        return await _Attempt(context, request, step).run()
+
+
+class _Attempt:
+    """One attempt at one shard."""
+
+    def __init__(self, context: Context, request: SubmitBatch, step: _Step) -> None:
+        self.context, self.request, self.step = context, request, step
+        self.shard: ShardRef = request.shard
+        self.provider: BatchProvider = context.provider_of(self.shard.job)
+        self.window = context.window_of(self.shard.job)
+
+    async def run(self) -> SubmittedBatch:
+        store, shard, not_ids = self.context.store, self.shard, self.request.not_ids
+        log = await asyncio.to_thread(read_log, store, shard)
+        if log.closed:
+            raise ProviderError(
+                f"shard {shard.tag} was stopped before it was submitted",
+                error_class=ErrorClass.cancelled,
+                code="stopped",
+            )
+        job = shard.job
+        plan = await asyncio.to_thread(read_shard_plan, store, job.tenant, job.key, shard.round, shard.shard)
+        looked_at = _now()
+        at = settled_at(log, self.window)
+        try:
+            found, others = await look(self.context, shard, log, not_ids)
+        except ProviderError as error:
+            if at is None:
+                raise
+            # There may be a batch that nobody could see yet: even a revoked key must not end the looking.
+            raise retried(error, activity.info().attempt) from error
+        if found is not None:
+            duplicates = await cancel_others(self.provider, others)
+            return await self._adopt(log, found, plan, duplicates)
+        if log.created_id and log.created_id not in not_ids:
+            return await self._recorded(log, plan)
+        if at is not None and looked_at < at:
+            raise still_unknown(shard, at, self.window)
+        return await self._submit(log, plan)
+
+    async def _adopt(
+        self, log: IntentLog, found: BatchStatus, plan: ShardPlan, duplicates: list[str]
+    ) -> SubmittedBatch:
+        activity.logger.info("adopted batch %s of %s (%s)", found.batch_id, self.shard.tag, found.raw_state)
+        submitted_at = found.created_at or (log.last.at if log.last else _now())
+        submitted = SubmittedBatch(
+            batch_id=found.batch_id,
+            adopted=True,
+            submitted_at=submitted_at,
+            input_files=list(dict.fromkeys([*found.input_files, *(log.last.files if log.last else [])])),
+            requests=plan.requests,
+            duplicates=duplicates,
+        )
+        if log.created_id != found.batch_id:
+            await self._record(log.last, submitted)
+        return submitted
+
+    async def _recorded(self, log: IntentLog, plan: ShardPlan) -> SubmittedBatch:
+        """The batch that the chain names, though no listing shows it yet."""
+        assert log.last is not None
+        return SubmittedBatch(
+            batch_id=log.created_id,
+            adopted=True,
+            submitted_at=log.end.at if log.end else log.last.at,
+            input_files=log.last.files,
+            requests=plan.requests,
+        )
+
+    async def _record(self, intent: Intent | None, submitted: SubmittedBatch) -> None:
+        store = self.context.store
+        if intent is not None:
+            end = IntentEnd(outcome="created", at=_now(), batch_id=submitted.batch_id)
+            await asyncio.to_thread(put_end, store, self.shard, intent.number, end)
+        await asyncio.to_thread(store.put_message, self._key(BATCH), submitted)
+        await asyncio.to_thread(store.delete, [self._key(REFUSED)])
+
+    async def _submit(self, log: IntentLog, plan: ShardPlan) -> SubmittedBatch:
+        with tempfile.TemporaryDirectory(
+            prefix="groupage-", dir=self.context.settings.spool_dir, ignore_cleanup_errors=True
+        ) as folder:
+            path = Path(folder) / f"{self.shard.tag}.jsonl"
+            self.step.set("rendering", requests=plan.requests)
+            store, shard, provider = self.context.store, self.shard, self.provider
+            size = await in_thread(lambda stop: render_shard(store, shard, plan, provider, path, stop=stop))
+            await asyncio.to_thread(note_token, store, shard.job)
+            submission = Submission(
+                tag=shard.tag,
+                endpoint=plan.endpoint,
+                model=plan.model,
+                path=path,
+                requests=plan.requests,
+                intent_at=_now(),
+                look_since=await asyncio.to_thread(self._look_since),
+            )
+            self.step.set("uploading", bytes=size)
+            files = await self._upload(submission)
+        self.step.set("creating", files=len(files))
+        return await self._create(log, submission, files)
+
+    def _look_since(self) -> datetime | None:
+        """When an earlier attempt may have begun to upload; None: this is the first one."""
+        store, key, mark = self.context.store, self._key(UPLOAD), UploadMark(at=_now())
+        return None if store.put_new_message(key, mark) else store.get_message(key, UploadMark).at
+
+    async def _upload(self, submission: Submission) -> list[str]:
+        try:
+            return await self.provider.upload(submission)
+        except ProviderError as error:
+            if error.error_class is ErrorClass.quota and await free_files(self.context, self.shard.job):
+                # The account is full of files: ours of finished jobs are gone now (cases.md CL-01).
+                return await self.provider.upload(submission)
+            if error.error_class in REFUSALS:
+                await self._refuse(error, [])
+            raise
+
+    async def _create(self, log: IntentLog, submission: Submission, files: list[str]) -> SubmittedBatch:
+        store, shard = self.context.store, self.shard
+        intent = new_intent(log, _now(), attempt=activity.info().attempt, files=files)
+        if not await asyncio.to_thread(claim, store, shard, intent):
+            raise ProviderError(
+                f"another attempt is submitting {shard.tag}", error_class=ErrorClass.transient, code="superseded"
+            )
+        if await asyncio.to_thread(superseded, store, shard, intent):
+            raise ProviderError(
+                f"another attempt went on with {shard.tag}", error_class=ErrorClass.transient, code="superseded"
+            )
+        if _now() - intent.at > timedelta(seconds=self.window.post_within_s):
+            # Too late to be sure that nobody takes this intent for settled: nothing is sent for it.
+            await self._end(intent, "not_sent", "the intent grew old before its call")
+            raise ProviderError(f"submitting {shard.tag} was held up", error_class=ErrorClass.transient, code="held_up")
+        try:
+            batch = await self._call_create(submission, files)
+        except AmbiguousCreate as error:
+            await self._end(intent, "unknown", str(error))
+            raise
+        except ProviderError as error:
+            raise await self._refused(intent, error, files) from error
+        submitted = SubmittedBatch(
+            batch_id=batch.batch_id,
+            adopted=False,
+            submitted_at=_now(),
+            input_files=list(dict.fromkeys([*files, *batch.input_files])),
+            requests=submission.requests,
+        )
+        await self._record(intent, submitted)
+        return submitted
+
+    async def _call_create(self, submission: Submission, files: Sequence[str]) -> BatchStatus:
+        seconds = self.window.create_timeout_s
+        try:
+            async with asyncio.timeout(seconds):
+                return await self.provider.create(submission, files)
+        except TimeoutError as error:
+            raise AmbiguousCreate(
+                f"create of {submission.tag}: no answer within {seconds:g} s",
+                error_class=ErrorClass.transient,
+                code="timeout",
+            ) from error
+
+    async def _refused(self, intent: Intent, error: ProviderError, files: list[str]) -> ProviderError:
+        """Record what became of a call that surely made no batch; returns what is to be raised."""
+        await self._end(intent, "not_sent" if error.status is None else "refused", str(error))
+        if error.error_class is ErrorClass.missing:
+            again = activity.info().attempt < NOT_FOUND_ATTEMPTS
+            error_class = ErrorClass.transient if again else ErrorClass.invalid
+            error = ProviderError(str(error), error_class=error_class, code=error.code, status=error.status)
+        if error.error_class in REFUSALS:
+            await self._refuse(error, files)
+        return error
+
+    async def _refuse(self, error: ProviderError, files: Sequence[str]) -> None:
+        """Keep why, for the planner of the next round, and leave no input file behind (CL-06)."""
+        store = self.context.store
+        await asyncio.to_thread(store.put_message, self._key(REFUSED), batch_error(error))
+        for ref in files:
+            try:
+                await self.provider.delete("file", ref)
+            except ProviderError as failure:
+                activity.logger.warning("input file %s of %s is left behind: %s", ref, self.shard.tag, failure)
+
+    async def _end(self, intent: Intent, outcome: str, detail: str) -> None:
+        end = IntentEnd.model_validate({"outcome": outcome, "at": _now(), "detail": detail[:500]})
+        await asyncio.to_thread(put_end, self.context.store, self.shard, intent.number, end)
+
+    def _key(self, name: str) -> str:
+        job = self.shard.job
+        return keys.shard_object(job.tenant, job.key, self.shard.round, self.shard.shard, name)
+
+
+def still_unknown(shard: ShardRef, at: datetime, window: Window) -> Exception:
+    """What is raised while nobody can know whether a batch was made: look again in a while."""
+    left = max(0.0, (at - _now()).total_seconds())
+    return waiting(
+        f"it is not known yet whether {shard.tag} was submitted; proven by {at:%H:%M:%S} UTC",
+        delay_s=min(left + 0.1, max(1.0, window.window_s / 10)),
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
