@@ -11,7 +11,7 @@
 Messages are cut: the server keeps 4 KiB of a failure (temporal.md).
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -115,7 +115,7 @@ def waiting(message: str, *details: Any, delay_s: float) -> ApplicationError:
 
 
 @contextmanager
-def reported() -> Iterator[None]:
+def reported() -> Generator[None, None, None]:
     """Raise our errors as what Temporal acts on; everything unexpected passes through unchanged."""
     try:
         yield

@@ -1,7 +1,7 @@
 """Heartbeats beside the work, so that a long transfer neither looks dead nor misses its cancellation."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -9,7 +9,7 @@ from temporalio import activity
 
 
 @asynccontextmanager
-async def heartbeating(every_s: float, details: Callable[[], Any] | None = None) -> AsyncIterator[None]:
+async def heartbeating(every_s: float, details: Callable[[], Any] | None = None) -> AsyncGenerator[None, None]:
     """Heartbeat now and every `every_s` seconds until the block ends, with what `details()` says then.
 
     The event loop must stay free: work that blocks belongs in threads (temporal.md, section 5).

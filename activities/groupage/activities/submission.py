@@ -41,7 +41,7 @@ from groupage.activities.looking import cancel_others, look
 from groupage.activities.providers.base import BatchProvider, Submission
 from groupage.activities.registry import Context
 from groupage.activities.rendering import render_shard
-from groupage.activities.sweep import free_files, note_token
+from groupage.activities.sweep import BATCH, free_files, note_token
 from groupage.activities.threads import in_thread
 from groupage.schemas import BatchStatus, ErrorClass, Message, ShardPlan, ShardRef
 from groupage.schemas.activity_calls import SubmitBatch, SubmittedBatch
@@ -51,7 +51,6 @@ from groupage.store.shards import read_shard_plan
 from temporalio import activity
 
 REFUSED = "refused.json"
-BATCH = "batch.json"
 UPLOAD = "upload.json"
 
 REFUSALS = frozenset({ErrorClass.invalid, ErrorClass.too_large, ErrorClass.account})

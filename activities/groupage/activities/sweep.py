@@ -34,6 +34,7 @@ from groupage.store import keys
 from groupage.store.objects import Store
 from temporalio import activity
 
+BATCH = "batch.json"
 SWEPT_SHOWN = 50
 
 
@@ -163,13 +164,22 @@ def _token_key(token: str) -> str:
     return f"tokens/{token}.json"
 
 
+def _token_owner(store: Store, token: str) -> TokenOwner | None:
+    return store.get_message_or_none(_token_key(token), TokenOwner)
+
+
+def read_submitted(store: Store, tenant: str, key: str, round_: int, shard: int) -> SubmittedBatch | None:
+    """`batch.json`: the provider batch that a shard has; None if it has none yet."""
+    return store.get_message_or_none(keys.shard_object(tenant, key, round_, shard, BATCH), SubmittedBatch)
+
+
 async def _known(context: Context, found: Iterable[RemoteObject]) -> Known:
     tags = {remote.tag: decoded for remote in found if (decoded := decode_tag(remote.tag)) is not None}
     live = {remote.tag for remote in found if remote.kind == "batch" and not remote.ended}
     jobs: dict[str, JobView] = {}
     owners: dict[str, TokenOwner] = {}
     for token in sorted({token for token, _, _ in tags.values()}):
-        owner = await asyncio.to_thread(context.store.get_message_or_none, _token_key(token), TokenOwner)
+        owner = await asyncio.to_thread(_token_owner, context.store, token)
         jobs[token] = await _view(context, owner)
         if owner is not None:
             owners[token] = owner
@@ -177,8 +187,8 @@ async def _known(context: Context, found: Iterable[RemoteObject]) -> Known:
     for tag in sorted(live):
         token, round_, shard = tags.get(tag, ("", 0, 0))
         if jobs.get(token) is JobView.running:
-            key = keys.shard_object(owners[token].tenant, owners[token].key, round_, shard, "batch.json")
-            submitted = await asyncio.to_thread(context.store.get_message_or_none, key, SubmittedBatch)
+            owner = owners[token]
+            submitted = await asyncio.to_thread(read_submitted, context.store, owner.tenant, owner.key, round_, shard)
             recorded[tag] = submitted.batch_id if submitted else ""
     return Known(jobs, recorded)
 

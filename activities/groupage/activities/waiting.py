@@ -14,11 +14,11 @@ from groupage.activities.heartbeat import heartbeating
 from groupage.activities.intents import claim, new_intent, read_log, settled_at
 from groupage.activities.looking import cancel_others, look
 from groupage.activities.registry import Context
-from groupage.activities.submission import BATCH, still_unknown
+from groupage.activities.submission import still_unknown
+from groupage.activities.sweep import read_submitted
 from groupage.schemas import BatchError, BatchPhase, BatchStatus, ErrorClass, Message, ShardRef
-from groupage.schemas.activity_calls import AwaitBatch, CancelBatch, Progress, ReadProgress, SubmittedBatch
+from groupage.schemas.activity_calls import AwaitBatch, CancelBatch, Progress, ReadProgress
 from groupage.schemas.errors import ProviderError
-from groupage.store import keys
 from groupage.store.shards import read_shard_plan
 from temporalio import activity
 
@@ -225,8 +225,7 @@ async def read_progress(context: Context, request: ReadProgress) -> Progress:
 async def _shard_progress(context: Context, shard: ShardRef) -> Progress:
     job, store = shard.job, context.store
     plan = await asyncio.to_thread(read_shard_plan, store, job.tenant, job.key, shard.round, shard.shard)
-    key = keys.shard_object(job.tenant, job.key, shard.round, shard.shard, BATCH)
-    submitted = await asyncio.to_thread(store.get_message_or_none, key, SubmittedBatch)
+    submitted = await asyncio.to_thread(read_submitted, store, job.tenant, job.key, shard.round, shard.shard)
     if submitted is None:
         return Progress(requests=plan.requests, completed=0)
     try:

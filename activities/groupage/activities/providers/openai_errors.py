@@ -10,7 +10,7 @@ timeout, reset, cut answer                    transient; yes
 429                                           rate_limit; account for insufficient_quota; quota for token limits
 401, 402, 403, credit and billing texts       account; no
 413, "too many tokens in batch", sizes        too_large; no
-404 with a JSON error                         missing; no. A 404 page of a gateway is transient
+404 with a JSON error                         missing; no. Without JSON it is a gateway's: transient
 400, 422, other 4xx                           invalid; no
 ============================================  ===========================================================
 """
@@ -49,13 +49,12 @@ _PAGE_TITLE = re.compile(r"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 
 def classify_call(status: int | None, error: Any) -> tuple[ErrorClass, str, str]:
     """(class, code, message) of an error that is about a whole file or batch, not about one line."""
-    page = _page_title(error)
-    if page is not None:
-        found = ErrorClass.missing if status is None else classify(status, "")[0]
-        # What a gateway says on a page of its own, it says for itself and not for the API behind it.
-        found = ErrorClass.transient if status == 404 else found
-        return found, f"http_{status}", page
     found, code, message = classify(status, error)
+    if isinstance(error, str) and status is not None:
+        # No JSON: a gateway speaks, and its 404 says nothing about what the API behind it knows.
+        message = _page_title(error) or message
+        if status == 404:
+            return ErrorClass.transient, code, message
     lowered = message.lower()
     if found is ErrorClass.account:
         return found, code, message
