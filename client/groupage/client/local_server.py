@@ -101,20 +101,27 @@ def process_started(pid: int) -> str | None:
     return listed.stdout.strip() or None
 
 
-@contextlib.contextmanager
-def try_lock(path: Path, *, shared: bool = False) -> Iterator[bool]:
-    """Hold a flock for the block if it is free; yields whether it was."""
+def take_lock(path: Path, *, shared: bool = False) -> int | None:
+    """A descriptor that holds the flock, or None if it is not free. Closing it lets go."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-    finally:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
         os.close(descriptor)
+        return None
+    return descriptor
+
+
+@contextlib.contextmanager
+def try_lock(path: Path, *, shared: bool = False) -> Iterator[bool]:
+    """Hold a flock for the block if it is free; yields whether it was."""
+    descriptor = take_lock(path, shared=shared)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def is_running(files: ServerFiles) -> bool:

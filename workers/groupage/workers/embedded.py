@@ -32,6 +32,7 @@ from groupage.client.local_server import (
     is_running,
     process_started,
     read_record,
+    take_lock,
     try_lock,
 )
 from groupage.schemas.errors import GroupageError
@@ -103,9 +104,9 @@ def _command(binary: str, files: ServerFiles, port: int, ui_port: int) -> list[s
     ]
 
 
-def _launch(files: ServerFiles, binary: str, port: int, ui_port: int) -> bool:
+def _launch(files: ServerFiles, binary: str, port: int, ui_port: int, start_lock: int) -> bool:
     """Start one server process and wait for its banner. False: it ended before it was up."""
-    arguments = [str(local_server.__file__), str(files.directory), str(port), str(ui_port)]
+    arguments = [str(local_server.__file__), str(start_lock), str(files.directory), str(port), str(ui_port)]
     launched = subprocess.run(  # noqa: S603 - our own interpreter, our own arguments
         [
             sys.executable,
@@ -119,6 +120,7 @@ def _launch(files: ServerFiles, binary: str, port: int, ui_port: int) -> bool:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        pass_fds=(start_lock,),
         check=False,
     )
     if launched.returncode not in (0, server_launcher.EXIT_BUSY):
@@ -135,7 +137,7 @@ def _launch(files: ServerFiles, binary: str, port: int, ui_port: int) -> bool:
     )
 
 
-def _start(files: ServerFiles, binary: str) -> LocalServer:
+def _start(files: ServerFiles, binary: str, start_lock: int) -> LocalServer:
     previous = read_record(files)
     if files.log.exists() and files.log.stat().st_size > LOG_MAX_BYTES:
         files.log.replace(files.log.with_suffix(".log.1"))
@@ -145,7 +147,7 @@ def _start(files: ServerFiles, binary: str) -> LocalServer:
             port, ui_port = previous.port, previous.ui_port
         else:
             port, ui_port = _free_ports(2)
-        if _launch(files, binary, port, ui_port):
+        if _launch(files, binary, port, ui_port, start_lock):
             record = find_local_server(files.directory.parent)
             if record is not None:
                 log.info("embedded_temporal_started", pid=record.pid, address=record.address, ui=record.ui_url)
@@ -155,23 +157,26 @@ def _start(files: ServerFiles, binary: str) -> LocalServer:
 
 
 @contextlib.contextmanager
-def _starting(files: ServerFiles) -> Iterator[None]:
-    """Alone while starting or stopping."""
+def _starting(files: ServerFiles) -> Iterator[int]:
+    """Alone while starting or stopping; yields the descriptor of start.lock."""
     give_up_at = time.monotonic() + START_LOCK_TIMEOUT_S
     while True:
-        with try_lock(files.start) as mine:
-            if mine:
-                yield
-                return
+        descriptor = take_lock(files.start)
+        if descriptor is not None:
+            break
         if time.monotonic() > give_up_at:
             raise EmbeddedServerError(
                 "another groupage has been starting or stopping the embedded Temporal for too long",
                 hint=f"see {files.log}",
             )
         time.sleep(0.05)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
-def _ensure(files: ServerFiles, binary: str) -> LocalServer:
+def _ensure(files: ServerFiles, binary: str, start_lock: int) -> LocalServer:
     """The running server, started if there is none. The caller holds start.lock."""
     if is_running(files):
         give_up_at = time.monotonic() + START_TIMEOUT_S
@@ -185,7 +190,7 @@ def _ensure(files: ServerFiles, binary: str) -> LocalServer:
             raise EmbeddedServerError(
                 "a server holds the database but does not come up", hint=f"see {files.log}; `groupage dev --stop`"
             )
-    return _start(files, binary)
+    return _start(files, binary, start_lock)
 
 
 def stop_server(files: ServerFiles) -> bool:
@@ -229,11 +234,11 @@ class ServerUse:
     def join(self) -> LocalServer:
         """Count as a user and return the running server, started if need be."""
         self._files.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _starting(self._files):
+        with _starting(self._files) as start_lock:
             if self._users is None:
                 self._users = os.open(self._files.users, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 fcntl.flock(self._users, fcntl.LOCK_SH)
-            self.record = _ensure(self._files, self._binary)
+            self.record = _ensure(self._files, self._binary, start_lock)
         return self.record
 
     def leave(self) -> bool:

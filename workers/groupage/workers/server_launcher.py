@@ -1,16 +1,16 @@
 """Turns itself into the embedded Temporal server. Run by path, with the standard library only.
 
-    python -I -S server_launcher.py LOCAL_SERVER_PY DIRECTORY PORT UI_PORT COMMAND...
+    python -I -S server_launcher.py LOCAL_SERVER_PY START_LOCK_FD DIRECTORY PORT UI_PORT COMMAND...
 
 It takes server.lock, leaves its parent's session, writes the record with its own pid and execs the
-server, which inherits the lock. So whoever started it may be killed at any moment: there is no
-time at which a server runs without lock and record. Two servers on one SQLite file would steal
-the shard from each other (seen with server 1.32: both start).
+server, which inherits server.lock. start.lock comes from the starter and is let go by the exec. So
+whoever started it may be killed at any moment: nobody else starts or stops anything before this
+start has come to its end, and no server runs without lock and record. Two servers on one SQLite
+file would steal the shard from each other (seen with server 1.32: both start).
 
 Exit 75: a living server holds the lock.
 """
 
-import fcntl
 import importlib
 import os
 import sys
@@ -23,21 +23,17 @@ LOCK_WAIT_S = 5.0
 """Those who only look hold the lock shared for a moment."""
 
 
-def take_lock(path: Path) -> int | None:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+def take_server_lock(local_server: Any, path: Path) -> int | None:
     give_up_at = time.monotonic() + LOCK_WAIT_S
     while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > give_up_at:
-                return None
-            time.sleep(0.02)
-        else:
+        descriptor: int | None = local_server.take_lock(path)
+        if descriptor is not None or time.monotonic() > give_up_at:
             return descriptor
+        time.sleep(0.02)
 
 
 def become_server(local_server: Any, files: Any, lock: int, ports: tuple[int, int], command: list[str]) -> NoReturn:
+    """`lock` is server.lock's descriptor; all others close at the exec."""
     os.setsid()
     pid = os.getpid()
     record = local_server.LocalServer(
@@ -61,11 +57,12 @@ def become_server(local_server: Any, files: Any, lock: int, ports: tuple[int, in
 
 
 def main(arguments: list[str]) -> int:
-    module_path, directory, port, ui_port, *command = arguments
+    module_path, start_lock, directory, port, ui_port, *command = arguments
+    os.set_inheritable(int(start_lock), False)
     sys.path.insert(0, str(Path(module_path).parent))
     local_server = importlib.import_module(Path(module_path).stem)
     files = local_server.ServerFiles(Path(directory))
-    lock = take_lock(files.lock)
+    lock = take_server_lock(local_server, files.lock)
     if lock is None:
         return EXIT_BUSY
     files.banner.write_bytes(b"")

@@ -1,0 +1,186 @@
+"""The embedded server as a real process: shared, guarded, restarted, stopped."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from groupage.client.local_server import LocalServer, ServerFiles, find_local_server, is_running, process_started
+from groupage.workers.embedded import EmbeddedServerError, ServerUse, embedded_server, stop_if_unused, stop_server
+from groupage.workers.namespace import EMBEDDED_RETENTION, keep_ended_workflows, missing_search_attributes
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client
+
+JOIN_AND_WAIT = """
+import sys, time
+from pathlib import Path
+from groupage.workers.embedded import ServerUse
+use = ServerUse(Path(sys.argv[1]))
+print("joining", flush=True)
+print("pid", use.join().pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    stop_if_unused(tmp_path)
+    assert not is_running(ServerFiles.of(tmp_path))
+
+
+def processes_on(state_dir: Path) -> list[int]:
+    """Pids of all servers on this state directory's database, by their command lines."""
+    found = []
+    wanted = f"--db-filename={ServerFiles.of(state_dir).database}".encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if wanted in (entry / "cmdline").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+    return found
+
+
+class User:
+    """Another process that uses the server."""
+
+    def __init__(self, state_dir: Path) -> None:
+        command = [sys.executable, "-c", JOIN_AND_WAIT, str(state_dir)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.wait_for("joining")
+
+    def wait_for(self, start: str) -> str:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith(start):
+                return line.removeprefix(start).strip()
+        raise AssertionError(f"the user ended before it said {start!r}")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def user(state_dir: Path) -> Iterator[User]:
+    started = User(state_dir)
+    yield started
+    started.kill()
+
+
+async def test_users_share_one_server_and_the_last_one_stops_it(state_dir: Path) -> None:
+    first, second = ServerUse(state_dir), ServerUse(state_dir)
+    records = await asyncio.gather(asyncio.to_thread(first.join), asyncio.to_thread(second.join))
+    assert records[0] == records[1]
+    assert processes_on(state_dir) == [records[0].pid]
+    assert first.leave() is False
+    assert is_running(ServerFiles.of(state_dir))
+    assert second.leave() is True
+    assert processes_on(state_dir) == []
+
+
+async def test_a_killed_user_harms_nobody_and_no_longer_counts(state_dir: Path, user: User) -> None:
+    pid = int(user.wait_for("pid"))
+    async with embedded_server(state_dir) as mine:
+        assert mine.record is not None
+        assert mine.record.pid == pid
+        user.kill()
+        assert (await Client.connect(mine.record.address)).namespace == "default"
+    assert processes_on(state_dir) == []
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.02, 0.05, 0.1, 0.2, 0.35])
+async def test_a_starter_killed_at_any_moment_leaves_one_server_at_most(
+    state_dir: Path, user: User, delay_s: float
+) -> None:
+    await asyncio.sleep(delay_s)
+    user.kill()
+    async with embedded_server(state_dir) as mine:
+        assert mine.record is not None
+        assert processes_on(state_dir) == [mine.record.pid]
+        await Client.connect(mine.record.address)
+
+
+async def test_a_killed_server_comes_back_on_the_same_database_and_ports(state_dir: Path) -> None:
+    async with embedded_server(state_dir) as use:
+        before = use.record
+        assert before is not None
+        client = await Client.connect(before.address)
+        await client.start_workflow("Nobody", id="kept", task_queue="nobody")
+        watching = asyncio.create_task(use.watch())
+        os.kill(before.pid, signal.SIGKILL)
+        give_up_at = time.monotonic() + 20
+        while (use.record == before or not find_local_server(state_dir)) and time.monotonic() < give_up_at:
+            await asyncio.sleep(0.1)
+        watching.cancel()
+        after = use.record
+        assert after is not None
+        assert after.pid != before.pid
+        assert after.address == before.address
+        described = await client.get_workflow_handle("kept").describe()
+        assert described.id == "kept"
+
+
+async def test_if_its_port_is_taken_it_comes_back_on_another_and_says_so(state_dir: Path) -> None:
+    async with embedded_server(state_dir) as use:
+        before = use.record
+        assert before is not None
+        os.kill(before.pid, signal.SIGKILL)
+        while is_running(ServerFiles.of(state_dir)):
+            await asyncio.sleep(0.01)
+        with socket.create_server(("127.0.0.1", before.port)):
+            await asyncio.wait_for(use.watch(), 30)
+            after = use.record
+            assert after is not None
+            assert after.port != before.port
+            await Client.connect(after.address)
+
+
+async def test_a_record_whose_process_is_gone_is_not_believed_and_its_pid_not_touched(state_dir: Path) -> None:
+    files = ServerFiles.of(state_dir)
+    files.directory.mkdir(parents=True)
+    innocent = subprocess.Popen(["sleep", "600"])
+    try:
+        files.record.write_text(LocalServer(innocent.pid, "0", 1, 2, "temporal").to_json())
+        files.lock.touch()
+        assert find_local_server(state_dir) is None
+        assert stop_server(files) is False
+        async with embedded_server(state_dir):
+            # A record that does not name the process that holds the lock: nothing is killed on its word.
+            good = files.record.read_bytes()
+            files.record.write_text(LocalServer(innocent.pid, "0", 1, 2, "temporal").to_json())
+            with pytest.raises(EmbeddedServerError, match="does not name it"):
+                stop_server(files)
+            files.record.write_bytes(good)
+        assert innocent.poll() is None
+    finally:
+        innocent.kill()
+        innocent.wait()
+
+
+async def test_the_namespace_keeps_ended_jobs_and_knows_our_search_attributes(state_dir: Path) -> None:
+    async with embedded_server(state_dir) as use:
+        assert use.record is not None
+        client = await Client.connect(use.record.address)
+        await keep_ended_workflows(client, EMBEDDED_RETENTION)
+        described = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace="default"))
+        assert described.config.workflow_execution_retention_ttl.seconds == EMBEDDED_RETENTION.total_seconds()
+        assert await missing_search_attributes(client) == []
+
+
+def test_a_process_is_told_from_a_later_one_with_its_pid() -> None:
+    started = process_started(os.getpid())
+    assert started
+    assert process_started(os.getpid()) == started
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    assert process_started(child.pid) is None
