@@ -1,0 +1,255 @@
+"""One input line to one canonical request. The hot path of intake: plain tuples, no models.
+
+Two kinds of line are read. OpenAI's batch line, and a short one::
+
+    {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {...}}
+    {"id": "a", "prompt": "..." | "messages": [...] | "input": ... | "body": {...}, "labels": {"k": "v"}}
+
+`endpoint` is taken in place of `url`. Other keys are refused, not ignored: a `temperature` beside the
+prompt would silently not count. An id is text; numbers are refused because 7 and "7" would collide.
+"""
+
+import json
+from typing import Any, NamedTuple
+
+import orjson
+from groupage.schemas import DEFAULT_ENDPOINT, ENDPOINTS, Request
+from groupage.schemas.limits import LABELS_MAX_BYTES, REQUEST_ID_MAX_BYTES
+from groupage.store.estimates import output_tokens, prompt_tokens
+from groupage.store.exact import LineRefused, read_exactly
+
+_KNOWN = frozenset({"custom_id", "id", "method", "url", "endpoint", "body", "prompt", "messages", "input", "labels"})
+_SOURCES = ("body", "prompt", "messages", "input")
+_CHAT, _RESPONSES, _EMBEDDINGS, _COMPLETIONS, _MODERATIONS = ENDPOINTS
+_ENDPOINTS = {name: name for name in ENDPOINTS} | {name.removeprefix("/v1"): name for name in ENDPOINTS}
+"""Azure writes them without /v1."""
+_FIELD = {
+    ("prompt", _RESPONSES): "input",
+    ("prompt", _COMPLETIONS): "prompt",
+    ("messages", _CHAT): "messages",
+    ("messages", _RESPONSES): "input",
+    ("input", _RESPONSES): "input",
+    ("input", _EMBEDDINGS): "input",
+    ("input", _MODERATIONS): "input",
+}
+"""Where a short line's value goes in the body; a prompt for chat is wrapped in a message."""
+
+_STRICT = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+_WHITE = b" \t\r\n"
+_dumps = orjson.dumps
+_loads = orjson.loads
+
+
+class Parsed(NamedTuple):
+    """One valid line. `labels` is JSON or empty; `body` is JSON with the model in it."""
+
+    id: str
+    endpoint: str
+    model: str
+    labels: bytes
+    body: bytes
+    tokens: int
+    max_output: int
+
+
+def parse_line(raw: bytes, model: str | None, endpoint: str) -> Parsed:
+    """Raises LineRefused. `raw` is not blank; `model` and `endpoint` stand in where the line has none."""
+    obj, raws = _read(raw)
+    if type(obj) is not dict:
+        raise LineRefused("not_an_object", f"a JSON {_kind(obj)}, not an object")
+    if not obj.keys() <= _KNOWN:
+        name = next(name for name in obj if name not in _KNOWN)
+        raise LineRefused(
+            "unknown_key", f"unknown key {name[:60]!r}: parameters go into body, your own data into labels"
+        )
+    id_ = _id(obj)
+    endpoint = _endpoint(obj, endpoint)
+    labels = _labels(obj["labels"]) if obj.get("labels") else b""
+    if "body" in obj:
+        body = obj["body"]
+        if type(body) is not dict:
+            raise LineRefused("bad_body", f"body is a JSON {_kind(body)}, not an object")
+        data = None if raws is None else raws["body"]
+        if len(obj) > 2:
+            _only_one_source(obj)
+    else:
+        body, data = _short(obj, raws, endpoint)
+    if model is not None and "model" not in body:
+        if data is not None:
+            data = b'{"model":' + _dumps(model) + (b"," + data[1:] if body else b"}")
+        body = {"model": model, **body}
+    name = _model(body)
+    if data is None:
+        data = _dumps(body)
+    return Parsed(id_, endpoint, name, labels, data, prompt_tokens(body), output_tokens(endpoint, body))
+
+
+def parse_request(request: Request, model: str | None) -> Parsed:
+    """A Request made in Python. Raises LineRefused."""
+    endpoint = _ENDPOINTS.get(request.endpoint)
+    if endpoint is None:
+        raise _unknown_endpoint(request.endpoint)
+    body, labels = request.body, b""
+    if request.labels:
+        labels = _labels(request.labels)
+    if model is not None and "model" not in body:
+        body = {"model": model, **body}
+    found = _model(body)
+    check_id(request.id)
+    data = _body_json(body)
+    return Parsed(request.id, endpoint, found, labels, data, prompt_tokens(body), output_tokens(endpoint, body))
+
+
+def _read(raw: bytes) -> tuple[Any, dict[str, bytes] | None]:
+    """The line's value; with it the texts of its top-level values where orjson would alter them."""
+    try:
+        obj = _loads(raw)
+        return (obj, None) if _faithful(obj, raw) else read_exactly(raw)
+    except orjson.JSONDecodeError:
+        return read_exactly(raw)
+    except (orjson.JSONEncodeError, RecursionError):
+        raise LineRefused("too_deep", "nested too deeply") from None
+
+
+def _faithful(obj: Any, raw: bytes) -> bool:
+    """Whether writing `obj` gives back what `raw` says: nothing was lost in reading.
+
+    Compared with white space left out, then with what Python's json.dumps writes by default (escapes
+    for all that is not ASCII). What passes neither test is read again with care; it may be fine.
+    """
+    compact = _dumps(obj)
+    if compact == raw or compact.translate(None, _WHITE) == raw.translate(None, _WHITE):
+        return True
+    return b"\\u" in raw and json.dumps(obj).encode() == raw
+
+
+def _id(obj: dict[str, Any]) -> str:
+    id_ = obj.get("custom_id")
+    if id_ is None:
+        id_ = obj.get("id")
+    elif obj.get("id", id_) != id_:
+        raise LineRefused("ambiguous_id", "custom_id and id differ")
+    return check_id(id_)
+
+
+def _endpoint(obj: dict[str, Any], default: str) -> str:
+    if obj.get("method", "POST") != "POST":
+        raise LineRefused("bad_method", f"method {str(obj['method'])[:20]!r}: only POST requests can be batched")
+    given = obj.get("url")
+    if given is None:
+        given = obj.get("endpoint")
+        if given is None:
+            return default
+    found = _ENDPOINTS.get(given) if type(given) is str else None
+    if found is None:
+        raise _unknown_endpoint(given)
+    return found
+
+
+def _short(obj: dict[str, Any], raws: dict[str, bytes] | None, endpoint: str) -> tuple[dict[str, Any], bytes | None]:
+    """The body of a short line, and its JSON where that must be spliced from the line's own text."""
+    source = _only_one_source(obj)
+    value = obj[source]
+    if source == "messages":
+        fits = type(value) is list and bool(value)
+    elif source == "prompt" and endpoint != _COMPLETIONS:
+        fits = type(value) is str
+    else:
+        fits = type(value) in (str, list)
+    if not fits:
+        wanted = "a list of messages" if source == "messages" else "text"
+        raise LineRefused("bad_body", f"{source} is not {wanted}")
+    if source == "prompt" and endpoint == _CHAT:
+        body: dict[str, Any] = {"messages": [{"role": "user", "content": value}]}
+        return body, raws[source].join((b'{"messages":[{"role":"user","content":', b"}]}")) if raws else None
+    field = _FIELD.get((source, endpoint))
+    if field is None:
+        fitting = [where for name, where in _FIELD if name == source] or [DEFAULT_ENDPOINT]
+        raise LineRefused("bad_body", f"{source} does not go with {endpoint}: set the endpoint to one of {fitting}")
+    return {field: value}, b'{"%b":%b}' % (field.encode(), raws[source]) if raws else None
+
+
+def _only_one_source(obj: dict[str, Any]) -> str:
+    sources = [name for name in _SOURCES if name in obj]
+    if not sources:
+        raise LineRefused("bad_body", "no body: give body, or one of prompt, messages, input")
+    if len(sources) > 1:
+        raise LineRefused("bad_body", f"{' and '.join(sources)}: give only one of them")
+    return sources[0]
+
+
+def check_id(id_: Any) -> str:
+    """The id itself. Raises LineRefused where it is none."""
+    if type(id_) is not str:
+        if id_ is None:
+            raise LineRefused("no_id", "no id: give every line an id (custom_id)")
+        raise LineRefused("bad_id", f"the id is a JSON {_kind(id_)}: write it as text")
+    if not id_ or id_.isspace():
+        raise LineRefused("no_id", "the id is empty or blank")
+    if len(id_) > REQUEST_ID_MAX_BYTES // 4 or not id_.isascii():
+        try:
+            size = len(id_.encode())
+        except UnicodeEncodeError:
+            raise LineRefused("bad_id", "the id has half a surrogate pair: that is no text") from None
+        if size > REQUEST_ID_MAX_BYTES:
+            raise LineRefused("bad_id", f"the id has {size} bytes; {REQUEST_ID_MAX_BYTES} are allowed")
+    return id_
+
+
+def _labels(labels: Any) -> bytes:
+    if type(labels) is not dict:
+        raise LineRefused("bad_labels", f"labels are a JSON {_kind(labels)}, not an object of text pairs")
+    for name, value in labels.items():
+        if type(value) is not str:
+            raise LineRefused("bad_labels", f"label {name[:60]!r} is a JSON {_kind(value)}: write it as text")
+    try:
+        data = _dumps(labels)
+    except orjson.JSONEncodeError:
+        raise LineRefused("bad_labels", "a label has half a surrogate pair: that is no text") from None
+    if len(data) > LABELS_MAX_BYTES:
+        raise LineRefused("bad_labels", f"the labels have {len(data)} bytes; {LABELS_MAX_BYTES} are allowed")
+    return data
+
+
+def _model(body: dict[str, Any]) -> str:
+    if body.get("stream"):
+        raise LineRefused("stream", "stream is set: a batch cannot stream; remove it")
+    found = body.get("model")
+    if type(found) is str and found:
+        if found.isascii():
+            return found
+        try:
+            found.encode()
+        except UnicodeEncodeError:
+            raise LineRefused("bad_model", "the model has half a surrogate pair: that is no text") from None
+        return found
+    if "model" not in body:
+        raise LineRefused("no_model", "no model: add one to the body or pass --model")
+    raise LineRefused("bad_model", "the body's model is not a name")
+
+
+def _body_json(body: dict[str, Any]) -> bytes:
+    """JSON of a body that was made in Python. Refuses what is not JSON rather than guess."""
+    try:
+        data = orjson.dumps(body, option=_STRICT)
+        # orjson writes NaN as null; only then is the slow check needed.
+        if b"null" in data:
+            json.dumps(body, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        # Lone surrogates, integers beyond 64 bits and keys that are not text come here, too.
+        try:
+            data = json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise LineRefused("bad_body", f"the body is not JSON: {str(error)[:200]}") from None
+    return data
+
+
+def _unknown_endpoint(given: Any) -> LineRefused:
+    return LineRefused("unknown_endpoint", f"endpoint {str(given)[:80]!r} is none of {', '.join(ENDPOINTS)}")
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    kinds = {bool: "boolean", str: "string", list: "array", dict: "object"}
+    return kinds.get(type(value), "number")
