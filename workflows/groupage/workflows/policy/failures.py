@@ -1,0 +1,77 @@
+"""What happens to unanswered requests, by error class. One table, one function."""
+
+from collections.abc import Mapping
+
+from groupage.schemas import ErrorClass, FailureAction, Route
+
+PERMANENT = frozenset({ErrorClass.invalid, ErrorClass.too_large})
+"""The same bytes would fail again."""
+
+ONCE_MORE = frozenset({ErrorClass.missing, ErrorClass.unreadable, ErrorClass.unknown})
+"""Nobody knows why: tried once more (cases.md PF-08), because each try may have been billed."""
+
+SYNC_ROUNDS = 2
+"""A second sync round takes up shards whose worker failed; single calls are repeated within a round."""
+
+LIMITS_HALVINGS = 10
+"""Shards are cut down to 1/1024 of the limits; what is too large even then is given up."""
+
+
+def action_for(
+    error_class: ErrorClass,
+    *,
+    route: Route,
+    rounds_sent: int,
+    sync_rounds: int,
+    max_rounds: int,
+    escalate: bool,
+) -> FailureAction:
+    """What to do with the requests of one class after a round.
+
+    `route` is where time allows them to go now; `rounds_sent` and `sync_rounds` count the rounds that
+    were sent by batch and by sync so far.
+    """
+    if error_class in PERMANENT:
+        return FailureAction.give_up
+    if error_class is ErrorClass.account:
+        return FailureAction.ask
+    if error_class in ONCE_MORE and rounds_sent + sync_rounds >= 2:
+        return FailureAction.give_up
+    if route is Route.batch and rounds_sent < max_rounds:
+        return FailureAction.resubmit
+    if escalate and sync_rounds < SYNC_ROUNDS:
+        return FailureAction.sync
+    return FailureAction.give_up
+
+
+def decide_actions(
+    unanswered: Mapping[ErrorClass, int],
+    *,
+    route: Route,
+    rounds_sent: int,
+    rounds_planned: int,
+    sync_rounds: int,
+    max_rounds: int,
+    escalate: bool,
+    insist: frozenset[ErrorClass] = frozenset(),
+) -> dict[ErrorClass, FailureAction]:
+    """An action for each class with unanswered requests, in the order of the classes.
+
+    `rounds_planned` bounds what was never sent (refused or unstarted shards), because sending it
+    is not a repetition. `insist` names classes that a person decided to send again.
+    """
+    actions: dict[ErrorClass, FailureAction] = {}
+    for error_class in ErrorClass:
+        if unanswered.get(error_class, 0) <= 0:
+            continue
+        # A person's "retry" lifts the class rule, not the bound on rounds.
+        treated = ErrorClass.transient if error_class in insist else error_class
+        actions[error_class] = action_for(
+            treated,
+            route=route,
+            rounds_sent=rounds_planned if error_class is ErrorClass.not_sent else rounds_sent,
+            sync_rounds=sync_rounds,
+            max_rounds=max_rounds,
+            escalate=escalate,
+        )
+    return actions

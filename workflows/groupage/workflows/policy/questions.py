@@ -1,0 +1,81 @@
+"""When a job stops and asks a person, what it asks, and which answers fit."""
+
+from decimal import Decimal
+from enum import StrEnum
+
+from groupage.schemas import Decision, ErrorClass, JobPolicy, ShardReport
+from groupage.workflows.policy.failures import PERMANENT
+
+
+class Question(StrEnum):
+    """Why a job is in needs_decision."""
+
+    cost = "cost"
+    mostly_failed = "mostly_failed"
+    account = "account"
+
+
+SUITABLE: dict[Question, tuple[Decision, ...]] = {
+    Question.cost: (Decision.go_on, Decision.abort),
+    Question.mostly_failed: (Decision.go_on, Decision.retry, Decision.accept, Decision.abort),
+    Question.account: (Decision.go_on, Decision.retry, Decision.accept, Decision.abort),
+}
+
+MEANING: dict[Question, dict[Decision, str]] = {
+    Question.cost: {
+        Decision.go_on: "pay the estimate and send everything",
+        Decision.abort: "send nothing and end as cancelled",
+    },
+    Question.mostly_failed: {
+        Decision.go_on: "send the rest; what failed for good stays failed",
+        Decision.retry: "send the rest, and what failed once more",
+        Decision.accept: "send nothing more and finish with what is there",
+        Decision.abort: "stop what runs, keep what is there, end as cancelled",
+    },
+    Question.account: {
+        Decision.go_on: "the account works again: send the rest and what was refused",
+        Decision.retry: "the same as go_on",
+        Decision.accept: "send nothing more and finish with what is there",
+        Decision.abort: "stop what runs, keep what is there, end as cancelled",
+    },
+}
+
+
+def cost_question(policy: JobPolicy, estimate: Decimal | None) -> str:
+    """Why the cost needs a decision; empty if it does not. An unknown price cannot be said to be within a budget."""
+    if policy.max_cost_usd is None:
+        return ""
+    if estimate is None:
+        return f"the policy allows {policy.max_cost_usd} USD, and no price is known for this job's models"
+    if estimate > policy.max_cost_usd:
+        return f"the estimate of {estimate:.2f} USD is above the policy's {policy.max_cost_usd} USD"
+    return ""
+
+
+def permanent_failures(report: ShardReport) -> int:
+    """Requests of the shard whose failure sending the same bytes again cannot mend, or that nobody could read."""
+    return sum(report.unanswered.get(c, 0) for c in (*sorted(PERMANENT), ErrorClass.unreadable))
+
+
+def mostly_failed_question(policy: JobPolicy, failed: int, requests: int, first_error: str) -> str:
+    """Why the first shard's outcome needs a decision; empty if it does not."""
+    if requests <= 0 or failed / requests <= policy.max_failed_share:
+        return ""
+    shown = f", mostly {first_error}" if first_error else ""
+    return f"{failed} of the first {requests} requests failed for good{shown}; no further shard is started"
+
+
+def account_question(provider: str, message: str) -> str:
+    shown = f": {message}" if message else ""
+    return f"{provider} refuses the account (key, permission or credit), no request is at fault{shown}"
+
+
+def how_to_decide(question: Question, workflow_id: str) -> str:
+    """What a person has to do, in one paragraph of Markdown."""
+    answers = "; ".join(f"`{decision}`: {meaning}" for decision, meaning in MEANING[question].items())
+    first = SUITABLE[question][0]
+    return (
+        f"`groupage decide {workflow_id.removeprefix('job/')} {first}`, or "
+        f"`temporal workflow update execute -w {workflow_id} --name decide --input "
+        f'\'{{"decision": "{first}"}}\'`. Answers: {answers}'
+    )

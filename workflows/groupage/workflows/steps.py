@@ -1,0 +1,294 @@
+"""What a job does next: the policy's rules applied to the job's memory. No workflow API, no clock."""
+
+from datetime import datetime, timedelta
+
+from groupage.schemas import DecideInput, Decision, ErrorClass, FailureAction, Health, JobPolicy, JobSpec, Route
+from groupage.schemas.activity_calls import PlanRound, Progress
+from groupage.workflows.memory import JobMemory, RoundMemory, close_round
+from groupage.workflows.policy.escalation import (
+    Clock,
+    Evidence,
+    Work,
+    choose_route,
+    last_stop_s,
+    latest_escalation_s,
+    plan_escalation,
+    reserves,
+    sync_until_s,
+)
+from groupage.workflows.policy.failures import LIMITS_HALVINGS, PERMANENT, decide_actions
+from groupage.workflows.policy.health import job_health
+from groupage.workflows.policy.pace import shard_requests, sync_shard_requests
+from groupage.workflows.policy.questions import Question, account_question, cost_question, mostly_failed_question
+
+ROUNDS_MAX = 90
+"""A tag has two digits for the round."""
+
+SHORT_SPAN_S = 600.0
+"""Within it nobody looks at a job's health, and extra looks at the provider would only cost."""
+
+HEALTH_LOOK_SHARE = 1.0 / 8.0
+ORPHAN_LOOK_S = 600.0
+"""How often shards that an earlier run started are looked after, at most."""
+
+
+def span_s(memory: JobMemory) -> float:
+    return (memory.deadline_at - memory.accepted_at).total_seconds()
+
+
+def clock(memory: JobMemory, now: datetime) -> Clock:
+    return Clock(span_s=span_s(memory), now_s=(now - memory.accepted_at).total_seconds())
+
+
+def at(memory: JobMemory, seconds: float) -> datetime:
+    """A time given in seconds since acceptance."""
+    return memory.accepted_at + timedelta(seconds=seconds)
+
+
+def work(memory: JobMemory, completed: int = 0) -> Work:
+    return Work(requests=memory.accepted, remainder=max(0, memory.remainder - completed))
+
+
+def sync_until(memory: JobMemory, policy: JobPolicy) -> datetime:
+    return at(memory, sync_until_s(policy, span_s(memory), memory.accepted))
+
+
+def last_stop(memory: JobMemory, policy: JobPolicy) -> datetime:
+    return at(memory, last_stop_s(policy, span_s(memory), memory.accepted))
+
+
+def stop_wait_s(memory: JobMemory, policy: JobPolicy) -> tuple[float, float]:
+    """(how long cancelled batches may take to settle, how long their reports are waited for), seconds."""
+    set_aside = reserves(policy, span_s(memory), memory.accepted)
+    return set_aside.settle_s, set_aside.settle_s + set_aside.harvest_s
+
+
+def ask_about_cost(memory: JobMemory, spec: JobSpec, now: datetime) -> None:
+    """Raise the question of cost, once, before anything is sent."""
+    prepared = memory.prepared
+    if memory.cost_decided or memory.rounds_planned or prepared is None:
+        return
+    route = choose_route(spec.policy, clock(memory, now), work(memory), ())
+    by_sync = route is Route.sync
+    text = cost_question(spec.policy, prepared.estimated_sync_cost_usd if by_sync else prepared.estimated_cost_usd)
+    if text:
+        memory.question, memory.question_text = Question.cost, text
+
+
+def ask_about_shards(memory: JobMemory, spec: JobSpec) -> None:
+    """Raise the questions that finished shards call for."""
+    current = memory.current
+    if current is None or memory.question is not None or memory.ending is not None:
+        return
+    if current.account_failures > current.account_cleared:
+        memory.question = Question.account
+        memory.question_text = account_question(spec.provider, current.first_error)
+        return
+    if memory.judged or not memory.first_requests:
+        return
+    text = mostly_failed_question(spec.policy, memory.first_failed, memory.first_requests, current.first_error)
+    if text and current.next_batch < current.batch_shards:
+        memory.question, memory.question_text = Question.mostly_failed, text
+    else:
+        memory.judged = True
+
+
+def window(memory: JobMemory, policy: JobPolicy) -> int:
+    """Provider batches that may run at once: one alone while the canary has not come back."""
+    return 1 if policy.canary_requests and not memory.judged and memory.rounds_planned == 1 else policy.window
+
+
+def apply_decision(memory: JobMemory, argument: DecideInput) -> None:
+    """Act on a decision that the validator found suitable."""
+    question, memory.question, memory.question_text = memory.question, None, ""
+    why = f": {argument.reason}" if argument.reason else ""
+    if argument.decision is Decision.abort:
+        memory.cancel_reason = f"decided to abort{why}"
+        return
+    if argument.decision is Decision.accept:
+        memory.ending = f"accepted with what was there{why}"
+        return
+    memory.cost_decided = True
+    if question is Question.mostly_failed:
+        memory.judged = True
+        if argument.decision is Decision.retry:
+            memory.insist = [*sorted(PERMANENT), ErrorClass.unreadable]
+    if question is Question.account and memory.current is not None:
+        memory.current.account_cleared = memory.current.account_failures
+        memory.insist = sorted({*memory.insist, ErrorClass.account})
+        memory.rounds_free += 1
+
+
+def look(
+    memory: JobMemory, policy: JobPolicy, now: datetime, progress: Progress | None, *, orphans: bool = False
+) -> datetime:
+    """Decide whether to go on waiting; returns when to look again. `progress` is of the running shards."""
+    here = clock(memory, now)
+    if memory.question is not None:
+        return _look_at_question(memory, policy, now)
+    if memory.escalated or memory.current is None:
+        return _look_at_sync(memory, policy, now)
+    completed = progress.completed if progress is not None else 0
+    left = work(memory, completed)
+    evidence = _evidence(memory, memory.current, now, progress)
+    plan = plan_escalation(policy, here, left, evidence)
+    latest_s = latest_escalation_s(policy, here.span_s, left) if policy.escalate else plan.look_at_s
+    memory.escalate_at = at(memory, max(here.now_s, latest_s))
+    if plan.escalate and not policy.escalate:
+        memory.ending = (
+            f"the deadline comes with {left.remainder} requests unanswered, and the policy says not to escalate"
+        )
+        return sync_until(memory, policy)
+    if plan.escalate:
+        memory.escalated = True
+        memory.health, memory.reason = (
+            Health.on_track,
+            "escalated: what is unanswered goes by sync to make the deadline",
+        )
+        return _look_at_sync(memory, policy, now)
+    unmoved_s = _unmoved_s(memory.current, now, completed if progress is not None else None)
+    memory.health, memory.reason = job_health(
+        here,
+        left,
+        evidence,
+        escalate_at_s=plan.look_at_s if plan.enough or not policy.escalate else latest_s,
+        enough=plan.enough or not policy.escalate,
+        unmoved_s=unmoved_s,
+    )
+    next_s = plan.look_at_s
+    if here.span_s >= SHORT_SPAN_S:
+        halfway_s = max((next_s - here.now_s) / 2.0, HEALTH_LOOK_SHARE * here.span_s)
+        next_s = min(next_s, here.now_s + halfway_s)
+    if orphans:
+        next_s = min(next_s, here.now_s + ORPHAN_LOOK_S)
+    return at(memory, next_s)
+
+
+def _look_at_question(memory: JobMemory, policy: JobPolicy, now: datetime) -> datetime:
+    """Nobody deciding ends the job in time to deliver what is there."""
+    stop_at = last_stop(memory, policy)
+    if now >= stop_at:
+        memory.ending = f"nobody decided in time on this: {memory.question_text}"
+        memory.question, memory.question_text = None, ""
+    return stop_at
+
+
+def _look_at_sync(memory: JobMemory, policy: JobPolicy, now: datetime) -> datetime:
+    """Sync calls end by themselves at `sync_until`; a little later they are told to."""
+    set_aside = reserves(policy, span_s(memory), memory.accepted)
+    end_at = sync_until(memory, policy) + timedelta(seconds=set_aside.finalize_s / 4.0)
+    if now >= end_at:
+        memory.ending = f"the deadline came with {memory.remainder} requests unanswered"
+    return end_at
+
+
+def _evidence(memory: JobMemory, current: RoundMemory, now: datetime, progress: Progress | None) -> Evidence:
+    share = progress.completed / progress.requests if progress is not None and progress.requests else 0.0
+    return Evidence(
+        turnarounds=memory.turnarounds,
+        elapsed_s=(now - current.started_at).total_seconds(),
+        completed_share=min(1.0, share),
+    )
+
+
+def _unmoved_s(current: RoundMemory, now: datetime, completed: int | None) -> float:
+    """Seconds since the completed count was last seen to change; 0 if it was not asked for."""
+    if completed is None:
+        return 0.0
+    total = completed + sum(current.unanswered.values()) + current.done
+    if total != current.completed_seen or current.completed_at is None:
+        current.completed_seen, current.completed_at = total, now
+    return (now - current.completed_at).total_seconds()
+
+
+def plan_next(memory: JobMemory, spec: JobSpec, now: datetime, job: PlanRound) -> PlanRound | None:
+    """The next round's plan call, filled in from `job`; None if the job is to be finished (memory says why)."""
+    policy = spec.policy
+    if memory.rounds_planned == 0:
+        route = choose_route(policy, clock(memory, now), work(memory), memory.turnarounds)
+        if route is None:
+            memory.ending = f"the deadline of {memory.deadline_at:%F %H:%M:%S} UTC has passed before anything was sent"
+            return None
+        memory.escalated = route is Route.sync
+        if memory.escalated:
+            memory.reason = "the deadline is too near for a batch: everything goes by sync"
+    else:
+        route = Route.sync if memory.escalated else Route.batch
+    return job.model_copy(
+        update={
+            "round": memory.rounds_planned,
+            "first_route": route,
+            "actions": memory.actions,
+            "limits_factor": memory.limits_factor,
+            "canary_requests": policy.canary_requests,
+            "max_shard_requests": policy.max_shard_requests,
+            "max_shard_bytes": policy.max_shard_bytes,
+            "max_shard_tokens": policy.max_shard_tokens,
+            "sync_shard_requests": sync_shard_requests(policy, memory.remainder),
+        }
+    )
+
+
+def finish_round(memory: JobMemory, policy: JobPolicy, now: datetime) -> None:
+    """The round has ended: what to do with each class of unanswered requests, or that the job is done."""
+    current = memory.current
+    if current is None:
+        return
+    unanswered = dict(current.unanswered)
+    if current.unstarted:
+        about = current.unstarted * shard_requests(current.requests, current.shards)
+        unanswered[ErrorClass.not_sent] = unanswered.get(ErrorClass.not_sent, 0) + about
+    if current.batch_shards and current.sent:
+        memory.rounds_sent += 1
+    if current.sync_shards and not current.batch_shards:
+        memory.sync_rounds += 1
+    if memory.ending is not None or memory.cancel_reason is not None:
+        close_round(memory, 0)
+        return
+    if not any(unanswered.values()):
+        memory.ending = ""
+        close_round(memory, 0)
+        return
+    route = _route_of_rest(memory, current, policy, now)
+    if route is None:
+        memory.ending = f"the deadline came with {memory.remainder} requests unanswered"
+        close_round(memory, 0)
+        return
+    # Shards that did not settle have no results in the store: planning sees their members as not sent.
+    unanswered.setdefault(ErrorClass.not_sent, 1)
+    actions = decide_actions(
+        unanswered,
+        route=route,
+        rounds_sent=memory.rounds_sent,
+        rounds_planned=memory.rounds_planned - memory.rounds_free - memory.sync_rounds,
+        sync_rounds=memory.sync_rounds,
+        max_rounds=policy.max_rounds,
+        escalate=policy.escalate,
+        insist=frozenset(memory.insist),
+    )
+    memory.insist = []
+    _take(memory, actions, unanswered)
+
+
+def _take(memory: JobMemory, actions: dict[ErrorClass, FailureAction], unanswered: dict[ErrorClass, int]) -> None:
+    goes_on = {c for c, a in actions.items() if a in {FailureAction.resubmit, FailureAction.sync}}
+    if not any(unanswered[c] for c in goes_on) or memory.rounds_planned >= ROUNDS_MAX:
+        memory.ending = ""
+    elif all(actions[c] is FailureAction.sync for c in goes_on):
+        memory.escalated = True
+    memory.actions = {c: a for c, a in actions.items() if a is not FailureAction.ask}
+    given_up = sum(n for c, n in unanswered.items() if c not in goes_on)
+    close_round(memory, given_up if memory.ending is None else 0)
+
+
+def _route_of_rest(memory: JobMemory, current: RoundMemory, policy: JobPolicy, now: datetime) -> Route | None:
+    """Where the rest goes; shards that were found too large are cut in halves, as often as is allowed."""
+    if memory.escalated:
+        return Route.sync if now < sync_until(memory, policy) else None
+    if current.refused.get(ErrorClass.too_large):
+        if memory.halvings >= LIMITS_HALVINGS:
+            return Route.sync
+        memory.halvings += 1
+        memory.limits_factor /= 2.0
+        memory.rounds_free += 1
+    return choose_route(policy, clock(memory, now), work(memory), memory.turnarounds)
