@@ -178,9 +178,9 @@ def _failed(wire_id: str | None, status: int | None, error: Any, body: Any, requ
     inner = error.get("innererror") if type(error) is dict else None
     inner_code = str(inner.get("code", "")).lower() if type(inner) is dict else ""
     if code in _REFUSAL_CODES or inner_code == "responsibleaipolicyviolation":
-        return Answer(wire_id, Outcome.refused, None, code, message, body, request_id=request_id)
+        return _spent(Answer(wire_id, Outcome.refused, None, code, message, body, request_id=request_id))
     outcome = _OUTCOME_OF_CLASS.get(found, Outcome.failed)
-    return Answer(wire_id, outcome, found, code, message, body, request_id=request_id)
+    return _spent(Answer(wire_id, outcome, found, code, message, body, request_id=request_id))
 
 
 _OUTCOME_OF_CLASS = {
@@ -191,7 +191,18 @@ _OUTCOME_OF_CLASS = {
 
 
 def _unreadable(wire_id: str | None, code: str, message: str, body: Any = None, request_id: str = "") -> Answer:
-    return Answer(wire_id, Outcome.unreadable, ErrorClass.unreadable, code, message, body, request_id=request_id)
+    return _spent(
+        Answer(wire_id, Outcome.unreadable, ErrorClass.unreadable, code, message, body, request_id=request_id)
+    )
+
+
+def _spent(answer: Answer) -> Answer:
+    """With the usage and model that the body tells all the same: what was billed is counted (CO-04, CO-05)."""
+    body = answer.body
+    if type(body) is dict:
+        answer.usage = read_usage(body.get("usage"))
+        answer.model = _model(body)
+    return answer
 
 
 def _unparsed(line: bytes, endpoint: str, reason: str) -> Answer:

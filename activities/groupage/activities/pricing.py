@@ -62,6 +62,10 @@ class Price:
             inputs = tokens * self.input
         return inputs + usage.output_tokens * self.output + self.request
 
+    def nanos(self, usage: Usage) -> int:
+        """Whole nano-dollars of one answer, the unit of the store's rows."""
+        return (self.of(usage) + 500) // 1000
+
 
 def to_pico(usd: Decimal) -> int:
     return int((usd * PICO).to_integral_value())

@@ -1,0 +1,318 @@
+"""Collecting a provider batch: download, verify, store as received, read, store what it says.
+
+The order makes each step safe to repeat: nothing is read that was not downloaded whole, nothing is
+concluded before the bytes are in our store, `report.json` comes last and a shard that has one is not
+touched again. What the files say is believed, not the status word or its counts (promise 6).
+"""
+
+import asyncio
+import hashlib
+import tempfile
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import zstandard
+from groupage.activities.harvesting import Harvest, Quarantine, Reader
+from groupage.activities.normalising import Normaliser
+from groupage.activities.pricing import PriceBook
+from groupage.activities.providers.base import BatchProvider, ResultFile
+from groupage.activities.threads import check, in_thread
+from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, Outcome, ShardPlan, ShardReport
+from groupage.schemas.activity_calls import CollectBatch
+from groupage.schemas.errors import ProviderError
+from groupage.store import keys
+from groupage.store.objects import Store
+from groupage.store.results import ResultLine
+from groupage.store.rows import Indices, dollars
+from groupage.store.shard_results import ShardResults, ShardResultWriter
+from groupage.store.shards import read_members, read_shard_plan
+
+DOWNLOADS = 3
+"""How often the files are fetched before a member that is in none of them is declared missing (RP-05)."""
+
+REPORT = "report.json"
+LATE = "late.json"
+QUARANTINE = "quarantine.jsonl.zst"
+
+_COPY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the worker's settings say about collecting."""
+
+    spool: Path
+    not_visible: timedelta = timedelta(minutes=15)
+    """A result file that is not found is "not visible yet" for so long after the end (PO-01)."""
+    pause_s: float = 2.0
+    """Before the files are downloaded again."""
+
+
+@dataclass(slots=True)
+class _Download:
+    name: str
+    path: Path
+    digest: str
+
+
+@dataclass(slots=True)
+class _Read:
+    """What one reading of the files brought."""
+
+    results: ShardResults | None
+    harvest: Harvest
+    missing: Indices
+    notes: list[str] = field(default_factory=list)
+
+
+async def collect_batch(store: Store, provider: BatchProvider, call: CollectBatch, limits: Limits) -> ShardReport:
+    """Bring home what a provider batch holds. Raises ProviderError (transient: again), StoreError."""
+    shard, job = call.shard, call.shard.job
+    at = (job.tenant, job.key, shard.round, shard.shard)
+    stored = await asyncio.to_thread(lambda: store.get_message_or_none(keys.shard_object(*at, REPORT), ShardReport))
+    if stored is not None:
+        return stored
+    late = await asyncio.to_thread(store.exists, keys.summary(job.tenant, job.key))
+    plan = await asyncio.to_thread(read_shard_plan, store, *at)
+    limits.spool.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=limits.spool, prefix=f"{shard.tag}-") as name:
+        read = await _download_and_read(store, provider, call, plan, limits, folder=Path(name))
+    report = _report(call, plan, read)
+    if late:
+        # The job is over and was billed without these: all of it is money without a delivered answer.
+        waste = report.cost_usd + report.waste_usd
+        report = report.model_copy(update={"cost_usd": 0 * waste, "waste_usd": waste})
+        await asyncio.to_thread(store.put_message, keys.shard_object(*at, LATE), report)
+    await asyncio.to_thread(store.put_message, keys.shard_object(*at, REPORT), report)
+    return report
+
+
+async def _download_and_read(
+    store: Store, provider: BatchProvider, call: CollectBatch, plan: ShardPlan, limits: Limits, *, folder: Path
+) -> _Read:
+    collector = _Collector(store, provider, call, plan, folder)
+    before: list[str] | None = None
+    for turn in range(1, DOWNLOADS + 1):
+        downloads, lost = await _download(provider, call, limits, folder)
+        digests = [download.digest for download in downloads]
+        read = await in_thread(partial(collector.read, downloads, same=digests == before, final=turn == DOWNLOADS))
+        if read.results is not None:
+            read.notes += lost
+            return read
+        before = digests
+        await asyncio.sleep(limits.pause_s * turn)
+    raise AssertionError("the last turn is final")
+
+
+async def _download(
+    provider: BatchProvider, call: CollectBatch, limits: Limits, folder: Path
+) -> tuple[list[_Download], list[str]]:
+    """(files on the local disk, notes on those that are gone)."""
+    downloads: list[_Download] = []
+    lost: list[str] = []
+    files = provider.result_files(call.status) if call.status.batch_id else []
+    for name, file in _named(files):
+        path = folder / name
+        try:
+            await provider.download(file, path)
+        except ProviderError as error:
+            if error.error_class is not ErrorClass.missing:
+                raise
+            ended_at = call.status.ended_at or call.submitted_at
+            if datetime.now(UTC) - ended_at < limits.not_visible:
+                raise ProviderError(
+                    f"result file {file.ref} of {call.status.batch_id} is not visible yet: {error}",
+                    error_class=ErrorClass.transient,
+                    code=error.code,
+                    status=error.status,
+                ) from error
+            lost.append(f"result file {file.ref} ({file.kind}) is gone at the provider")
+            continue
+        downloads.append(_Download(name, path, await in_thread(partial(_digest, path))))
+    return downloads, lost
+
+
+def _named(files: Iterable[ResultFile]) -> list[tuple[str, ResultFile]]:
+    """Each with its name in the store: output, errors; a second of a kind is output-1."""
+    seen: dict[str, int] = {}
+    named = []
+    for file in files:
+        count = seen.get(file.kind, 0)
+        seen[file.kind] = count + 1
+        named.append((f"{file.kind}-{count}" if count else file.kind, file))
+    return named
+
+
+def _digest(path: Path, stop: threading.Event) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_COPY_BYTES):
+            check(stop)
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+class _Collector:
+    """The blocking half: reads downloaded files into the store."""
+
+    def __init__(
+        self, store: Store, provider: BatchProvider, call: CollectBatch, plan: ShardPlan, folder: Path
+    ) -> None:
+        self._store = store
+        self._provider = provider
+        self._call = call
+        self._plan = plan
+        self._folder = folder
+        job, shard = call.shard.job, call.shard
+        self._at = (job.tenant, job.key, shard.round, shard.shard)
+
+    def read(self, downloads: list[_Download], stop: threading.Event, *, same: bool, final: bool) -> _Read:
+        """Read the files; store results unless something is missing and the files may be fetched again.
+
+        `same`: these bytes were read before; `final`: they are not fetched once more. The files are
+        stored as received before anything is concluded from them.
+        """
+        members = read_members(self._store, *self._at)
+        normaliser = self._normaliser()
+        reader = Reader(
+            tag=self._call.shard.tag,
+            endpoint=self._plan.endpoint,
+            members=members,
+            read_line=self._provider.read_line,
+            normaliser=normaliser,
+            stop=stop,
+        )
+        quarantined = self._folder / QUARANTINE
+        with ShardResultWriter(self._store, *self._at, directory=self._folder) as writer:
+            with Quarantine(quarantined) as quarantine:
+                harvest = reader.read([(d.name, d.path) for d in downloads], writer, quarantine)
+            missing = writer.missing(members)
+            if downloads and not final and self._incomplete(harvest, missing, same=same):
+                return _Read(None, harvest, missing)
+            for download in downloads:
+                self._store_as_received(download, stop)
+            if harvest.quarantined:
+                self._store.put_file(keys.shard_object(*self._at, QUARANTINE), quarantined)
+            for line in self._unanswered(normaliser, missing, harvest):
+                writer.add(line)
+            check(stop)
+            return _Read(writer.close(), harvest, missing)
+
+    def _incomplete(self, harvest: Harvest, missing: Indices, *, same: bool) -> bool:
+        """Whether fetching the files again may bring more (RP-04, RP-05)."""
+        status = self._call.status
+        told = max(status.completed, 0) + max(status.failed, 0)
+        if harvest.cut or harvest.lines < told:
+            return True
+        return bool(len(missing)) and status.phase is BatchPhase.completed and not same
+
+    def _normaliser(self) -> Normaliser:
+        call = self._call
+        ended_at = call.status.ended_at or datetime.now(UTC)
+        return Normaliser(
+            provider=call.shard.job.provider,
+            endpoint=self._plan.endpoint,
+            model=self._plan.model,
+            route=self._plan.route,
+            round_=call.shard.round,
+            prices=PriceBook(call.shard.job.provider, ended_at),
+            sent_at=min(call.submitted_at, ended_at),
+            ended_at=ended_at,
+            batch_id=call.status.batch_id,
+        )
+
+    def _store_as_received(self, download: _Download, stop: threading.Event) -> None:
+        """Compressed, else byte for byte."""
+        packed = self._folder / f"{download.name}.zst"
+        compressor = zstandard.ZstdCompressor(level=1)
+        with download.path.open("rb") as source, compressor.stream_writer(packed.open("wb")) as stream:
+            while chunk := source.read(_COPY_BYTES):
+                check(stop)
+                stream.write(chunk)
+        self._store.put_file(keys.shard_object(*self._at, f"{download.name}.jsonl.zst"), packed)
+
+    def _unanswered(self, normaliser: Normaliser, missing: Indices, harvest: Harvest) -> Iterable[ResultLine]:
+        """Lines for the members that are in no file: each named, none guessed."""
+        outcome, error_class, code, message = _fate(self._call.status, len(missing), harvest.unreadable_without_id)
+        for index in missing.tolist():
+            yield normaliser.unanswered(index, outcome, error_class, code, message)
+
+
+Fate = tuple[Outcome, ErrorClass, str, str]
+
+_FATES: dict[BatchPhase, Fate] = {
+    BatchPhase.expired: (Outcome.expired, ErrorClass.expired, "batch_expired", "the provider's window ended first"),
+    BatchPhase.cancelled: (Outcome.cancelled, ErrorClass.cancelled, "batch_cancelled", "cancelled before it ran"),
+    BatchPhase.failed: (Outcome.failed, ErrorClass.unknown, "batch_failed", "the batch failed without a reason"),
+}
+_MISSING = (Outcome.failed, ErrorClass.missing, "missing", "in no result file, though the batch ended")
+
+
+def _fate(status: BatchStatus, missing: int, unreadable: int) -> Fate:
+    """(outcome, class, code, message) of the members that no line tells of."""
+    error = status.error
+    if error is not None and status.phase not in {BatchPhase.cancelled, BatchPhase.expired}:
+        return Outcome.failed, error.error_class, error.code, error.message
+    if not status.batch_id:
+        return Outcome.cancelled, ErrorClass.not_sent, "not_sent", "stopped before it was submitted"
+    if status.phase in _FATES:
+        return _FATES[status.phase]
+    if unreadable >= missing:
+        # As many lines without a readable id as members without a line: theirs, whichever is whose (RP-12).
+        message = f"its line is among {unreadable} that cannot be read; they are kept in the quarantine"
+        return Outcome.unreadable, ErrorClass.unreadable, "unreadable_line", message
+    return _MISSING
+
+
+def _report(call: CollectBatch, plan: ShardPlan, read: _Read) -> ShardReport:
+    assert read.results is not None
+    tally, status, harvest = read.results.tally, call.status, read.harvest
+    ended_at = status.ended_at or datetime.now(UTC)
+    notes = [*read.notes, *_disagreements(status, plan, harvest, len(read.missing), read.results.duplicates)]
+    return ShardReport(
+        round=call.shard.round,
+        shard=call.shard.shard,
+        route=plan.route,
+        phase=status.phase,
+        batch_id=status.batch_id,
+        requests=plan.requests,
+        outcomes=tally.outcomes,
+        unanswered=tally.unanswered,
+        top_errors=tally.top_errors,
+        cost_usd=tally.cost_usd,
+        waste_usd=tally.waste_usd + dollars(harvest.quarantined_cost_nano),
+        cost_estimated=tally.cost_estimated,
+        quarantined=harvest.quarantined,
+        count_mismatch="; ".join(notes)[:1000],
+        error=status.error,
+        latency_s=max(0.0, (ended_at - call.submitted_at).total_seconds()),
+    )
+
+
+def _disagreements(status: BatchStatus, plan: ShardPlan, harvest: Harvest, missing: int, duplicates: int) -> list[str]:
+    """What the provider's counts say against the lines (PF-03, PF-07, PF-08, PF-14)."""
+    notes = []
+    told = (status.total, status.completed, status.failed)
+    # -1 is "not told"; zeros all over are what some providers say before they know (PO-10).
+    if max(told) > 0:
+        completed = status.completed not in {-1, harvest.answered}
+        # Failed counts of 0 are common although there are failed lines; that is a disagreement as well.
+        failed = status.failed not in {-1, harvest.failed}
+        if completed or failed:
+            notes.append(
+                f"the provider counts {max(status.completed, 0)} completed and {max(status.failed, 0)} failed, "
+                f"its lines say {harvest.answered} and {harvest.failed}"
+            )
+        if status.total > 0 and status.total != plan.requests:
+            notes.append(f"the provider counts {status.total} requests, {plan.requests} were sent")
+    if missing and status.phase is BatchPhase.completed:
+        notes.append(f"{missing} of {plan.requests} requests are in no result file")
+    if duplicates:
+        notes.append(f"{duplicates} lines answer a request that has a line already")
+    if harvest.cut:
+        notes.append("a result file ends in the middle of a line")
+    return notes

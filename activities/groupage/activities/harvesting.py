@@ -1,0 +1,150 @@
+"""Reading result files that lie on the local disk: lines to results, each joined by its id alone.
+
+Blocking and CPU-bound: runs in a thread. One pass, one JSON parse and one dump a line; memory is the
+shard's ids and 72 bytes a result.
+"""
+
+import base64
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+import zstandard
+from groupage.activities.normalising import Normaliser
+from groupage.activities.providers.base import Answer
+from groupage.activities.threads import check
+from groupage.schemas import ErrorClass
+from groupage.schemas.ids import decode_wire_id, wire_id
+from groupage.store.rows import Indices
+from groupage.store.shard_results import ShardResultWriter
+
+ReadLine = Callable[[bytes, str], Answer]
+
+_LINES_BETWEEN_CHECKS = 2048
+_NOT_RUN = frozenset({ErrorClass.expired, ErrorClass.cancelled})
+_BROKEN = frozenset({"not_json", "not_utf8"})
+"""Codes of a line that cannot be parsed: as a file's last, unended line they say that the file is cut (RP-04)."""
+
+
+@dataclass(slots=True)
+class Harvest:
+    """What the files of one provider batch hold, counted by us. Duplicates count in `answered` and `failed`."""
+
+    lines: int = 0
+    answered: int = 0
+    failed: int = 0
+    """Lines with an error of their own: not those that say expired or cancelled."""
+    quarantined: int = 0
+    unreadable_without_id: int = 0
+    quarantined_cost_nano: int = 0
+    cut: bool = False
+    """A file ends in the middle of a line."""
+
+
+class Quarantine:
+    """Lines that belong to no request of the shard, kept whole. The file is made at the first one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stream: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+    def add(self, file: str, number: int, reason: str, line: bytes) -> None:
+        if self._stream is None:
+            self._stream = zstandard.ZstdCompressor(level=3).stream_writer(self.path.open("wb"))
+        row: dict[str, object] = {"file": file, "line": number, "reason": reason}
+        try:
+            row["raw"] = line.decode()
+        except UnicodeDecodeError:
+            row["raw_base64"] = base64.b64encode(line).decode()
+        self._stream.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+
+
+class Reader:
+    """Reads the files of one shard into a ShardResultWriter."""
+
+    def __init__(
+        self,
+        *,
+        tag: str,
+        endpoint: str,
+        members: Indices,
+        read_line: ReadLine,
+        normaliser: Normaliser,
+        stop: threading.Event,
+    ) -> None:
+        self._tag = tag
+        self._endpoint = endpoint
+        self._read_line = read_line
+        self._normaliser = normaliser
+        self._stop = stop
+        # Whole ids as keys: a line's id is one of ours letter by letter, or it is not ours (promise 5).
+        self._known = {wire_id(tag, index): index for index in members.tolist()}
+
+    def read(self, files: list[tuple[str, Path]], writer: ShardResultWriter, quarantine: Quarantine) -> Harvest:
+        """`files` are (name for people, path)."""
+        harvest = Harvest()
+        for name, path in files:
+            self._read_file(name, path, writer, quarantine, harvest)
+        return harvest
+
+    def _read_file(
+        self, name: str, path: Path, writer: ShardResultWriter, quarantine: Quarantine, harvest: Harvest
+    ) -> None:
+        known, read_line, endpoint = self._known, self._read_line, self._endpoint
+        line_of, add = self._normaliser.line, writer.add
+        lines = answered = failed = 0
+        line, answer = b"", None
+        # A binary file is split on 0x0A alone (cases.md RP-01).
+        with path.open("rb", buffering=1 << 20) as file:
+            for number, line in enumerate(file, 1):
+                if not number % _LINES_BETWEEN_CHECKS:
+                    check(self._stop)
+                if line.isspace():
+                    continue
+                lines += 1
+                answer = read_line(line, endpoint)
+                index = known.get(answer.wire_id)  # type: ignore[arg-type]  # None is no key: quarantined
+                if index is None:
+                    self._quarantine((name, number), line, answer, quarantine, harvest)
+                    continue
+                if answer.error_class is None:
+                    answered += 1
+                elif answer.error_class not in _NOT_RUN:
+                    failed += 1
+                add(line_of(index, answer))
+        harvest.lines += lines
+        harvest.answered += answered
+        harvest.failed += failed
+        if answer is not None and not line.endswith(b"\n") and answer.code in _BROKEN:
+            harvest.cut = True
+
+    def _quarantine(
+        self, where: tuple[str, int], line: bytes, answer: Answer, quarantine: Quarantine, harvest: Harvest
+    ) -> None:
+        decoded = decode_wire_id(answer.wire_id) if answer.wire_id is not None else None
+        if answer.wire_id is None:
+            reason = answer.code or "no_id"
+            harvest.unreadable_without_id += answer.error_class is ErrorClass.unreadable
+        elif decoded is None:
+            reason = "foreign_id"
+        elif decoded.tag != self._tag:
+            reason = f"id_of_{decoded.tag}"
+        else:
+            reason = "not_a_member"
+        if answer.usage is not None:
+            harvest.quarantined_cost_nano += self._normaliser.cost_nanos(answer.model, answer.usage)
+        quarantine.add(*where, reason, line.rstrip(b"\n"))
+        harvest.quarantined += 1

@@ -1,0 +1,51 @@
+"""What a round left: the requests that have no answer after it, and why."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+from groupage.schemas import BatchError, ErrorClass, JobRef
+from groupage.schemas.errors import StoreError
+from groupage.store import keys
+from groupage.store.objects import Store
+from groupage.store.rows import ANSWERED_MAX, ERROR_CLASS_CODE, Indices
+from groupage.store.shard_results import read_shard_rows
+from groupage.store.shards import read_members, read_round_plan
+from groupage.store.sync_parts import read_flushed
+
+Classes = npt.NDArray[np.uint8]
+"""Positions in rows.ERROR_CLASSES."""
+
+REFUSED = "refused.json"
+"""A shard's object: the BatchError with which its submission was refused for good."""
+
+
+def left_by_round(store: Store, job: JobRef, round_: int) -> Iterator[tuple[Indices, Classes]]:
+    """(indices, error classes) of the unanswered requests of each shard of a round, shard by shard.
+
+    The requests that planning itself gave up on are in the shard after the last planned one. Raises
+    StoreError where the round was never planned.
+    """
+    plan = read_round_plan(store, job.tenant, job.key, round_)
+    if plan is None:
+        raise StoreError(f"round {round_} of job {job.key!r} has no plan in the store")
+    planned = plan.batch_shards + plan.sync_shards
+    for shard in range(planned + 1):
+        table = read_shard_rows(store, job.tenant, job.key, round_, shard)
+        if table is not None:
+            rows = table.rows[table.rows["outcome"] > ANSWERED_MAX]
+            yield rows["index"], rows["error_class"]
+        elif shard < planned:
+            yield _without_results(store, job, round_, shard)
+
+
+def _without_results(store: Store, job: JobRef, round_: int, shard: int) -> tuple[Indices, Classes]:
+    """The members of a shard that was refused, never started, or not settled yet.
+
+    A sync shard may have flushed answers all the same: those are never sent again (promise 3).
+    """
+    at = (job.tenant, job.key, round_, shard)
+    refused = store.get_message_or_none(keys.shard_object(*at, REFUSED), BatchError)
+    error_class = refused.error_class if refused else ErrorClass.not_sent
+    members = np.setdiff1d(read_members(store, *at), read_flushed(store, *at).answered)
+    return members, np.full(len(members), ERROR_CLASS_CODE[error_class], np.uint8)

@@ -1,0 +1,285 @@
+"""Planning a round: which requests go, by which route, in which shards.
+
+One byte a request of memory (its route in this round) and two shards' rows; index rows are read a
+segment at a time, so 20 million requests only take longer. The same round planned twice gives the
+same objects, and a round whose plan stands is never planned anew: its shards may have been sent.
+
+Requests over the provider's limit for one line are not planned. They get their outcome at once, in
+a shard without a plan whose number follows the last planned one (cases.md IV-18).
+"""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from groupage.activities.leftovers import left_by_round
+from groupage.activities.providers.base import BatchProvider
+from groupage.activities.splitting import Draft, ShardLimits, Splitter
+from groupage.activities.threads import check
+from groupage.schemas import (
+    ErrorClass,
+    FailureAction,
+    JobManifest,
+    Outcome,
+    ProviderLimits,
+    RoundPlan,
+    Route,
+    ShardPlan,
+)
+from groupage.schemas.activity_calls import PlanRound
+from groupage.schemas.ids import submission_tag, wire_id
+from groupage.store.objects import Store
+from groupage.store.results import ResultLine
+from groupage.store.rows import ERROR_CLASS_CODE, ERROR_CLASSES, REJECTED, Rows
+from groupage.store.segments import SegmentReader, read_manifest
+from groupage.store.shard_results import ShardResultWriter
+from groupage.store.shards import read_round_plan, write_round_plan, write_shard
+
+Routes = npt.NDArray[np.uint8]
+"""One byte a request of the job: what this round does with it."""
+
+NOT_PLANNED, BATCH, SYNC, TOO_LARGE = 0, 1, 2, 3
+
+SHARD_MAX = 999_999
+"""Highest shard number that an id can carry (schemas.ids)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One (endpoint, model) of the job and what its provider allows."""
+
+    endpoint: str
+    model: str
+    limits: ProviderLimits
+    shard: ShardLimits
+    overhead: int
+    """Bytes that rendering adds to a body at most, the newline included."""
+
+
+def plan_round(
+    store: Store, provider: BatchProvider, call: PlanRound, directory: Path, stop: threading.Event
+) -> RoundPlan:
+    """Write the shards of a round, then its plan; return the plan. Blocks: run it in a thread.
+
+    Raises StoreError, UnknownJob, and ValueError where a round needs more shards than ids can number.
+    """
+    job = call.job
+    found = read_round_plan(store, job.tenant, job.key, call.round)
+    if found is not None:
+        return found
+    manifest = read_manifest(store, job.tenant, job.key)
+    reader = SegmentReader(store, manifest)
+    routes, left = _first_routes(reader, call, stop) if call.round == 0 else _next_routes(store, manifest, call, stop)
+    groups = [plan_group(provider, manifest, call, number) for number in range(len(manifest.groups))]
+    planner = _Planner(store, reader, call, routes, groups, stop=stop)
+    planner.plan_batches()
+    batch_shards = planner.shards
+    planner.plan_sync()
+    planner.refuse_too_large(directory)
+    plan = RoundPlan(
+        round=call.round,
+        batch_shards=batch_shards,
+        sync_shards=planner.shards - batch_shards,
+        requests=planner.requests,
+        tokens=planner.tokens,
+        given_up=left - planner.requests,
+    )
+    write_round_plan(store, job.tenant, job.key, plan)
+    return plan
+
+
+def plan_group(provider: BatchProvider, manifest: JobManifest, call: PlanRound, number: int) -> Group:
+    """The provider's limits, lowered by the job's own and by `limits_factor`."""
+    group = manifest.groups[number]
+    limits = provider.limits(group.endpoint, group.model)
+
+    def lowered(theirs: int | None, ours: int | None) -> int | None:
+        lowest = min((limit for limit in (theirs, ours) if limit is not None), default=None)
+        return None if lowest is None else max(1, int(lowest * call.limits_factor))
+
+    requests = lowered(limits.max_requests, call.max_shard_requests) or 1
+    size = lowered(limits.max_bytes, call.max_shard_bytes) or 1
+    shard = ShardLimits(
+        requests=max(requests, limits.min_requests),
+        bytes=size,
+        tokens=lowered(limits.max_tokens, call.max_shard_tokens),
+        min_requests=limits.min_requests,
+    )
+    # The longest wire id of this round: an exact upper bound for every line, whatever its shard.
+    longest = wire_id(submission_tag(call.job.token, call.round, SHARD_MAX), max(0, manifest.requests - 1))
+    overhead = len(provider.render(longest, group.endpoint, b"{}")) - 2
+    return Group(group.endpoint, group.model, limits, shard, overhead)
+
+
+def _first_routes(reader: SegmentReader, call: PlanRound, stop: threading.Event) -> tuple[Routes, int]:
+    routes = np.zeros(reader.manifest.requests, np.uint8)
+    route = SYNC if call.first_route is Route.sync else BATCH
+    for number, start in enumerate(reader.starts[:-1]):
+        check(stop)
+        accepted = reader.rows(number)["group"] != REJECTED
+        routes[start : start + len(accepted)][accepted] = route
+    return routes, int(np.count_nonzero(routes))
+
+
+def _next_routes(store: Store, manifest: JobManifest, call: PlanRound, stop: threading.Event) -> tuple[Routes, int]:
+    by_class = np.zeros(len(ERROR_CLASSES), np.uint8)
+    for error_class, action in call.actions.items():
+        if action is FailureAction.resubmit:
+            by_class[ERROR_CLASS_CODE[error_class]] = BATCH
+        elif action is FailureAction.sync:
+            by_class[ERROR_CLASS_CODE[error_class]] = SYNC
+    routes = np.zeros(manifest.requests, np.uint8)
+    left = 0
+    for indices, classes in left_by_round(store, call.job, call.round - 1):
+        check(stop)
+        routes[indices] = by_class[classes]
+        left += len(indices)
+    return routes, left
+
+
+class _Planner:
+    """Cuts and writes the shards of one round; `shards`, `requests` and `tokens` count what is written."""
+
+    def __init__(
+        self,
+        store: Store,
+        reader: SegmentReader,
+        call: PlanRound,
+        routes: Routes,
+        groups: list[Group],
+        *,
+        stop: threading.Event,
+    ) -> None:
+        self._store = store
+        self._reader = reader
+        self._call = call
+        self._routes = routes
+        self._groups = groups
+        self._stop = stop
+        self.shards = self.requests = self.tokens = 0
+
+    def plan_batches(self) -> None:
+        """The batch shards. What the provider would refuse is marked for sync or as too large meanwhile."""
+        splitters: dict[int, Splitter] = {}
+        canary = self._call.canary_requests if self._call.round == 0 else 0
+        for group, rows in self._rows(BATCH):
+            if group not in splitters:
+                # The canary is one shard of one group: the first that occurs.
+                splitters[group] = Splitter(self._groups[group].shard, canary=0 if splitters else canary)
+            for draft in splitters[group].add(self._without_too_large(group, rows)):
+                self._write_batch(group, draft)
+        for group in sorted(splitters):
+            for draft in splitters[group].finish():
+                self._write_batch(group, draft)
+
+    def plan_sync(self) -> None:
+        limits = ShardLimits(requests=self._call.sync_shard_requests, bytes=2**62)
+        splitters: dict[int, Splitter] = {}
+        for group, rows in self._rows(SYNC):
+            splitter = splitters.setdefault(group, Splitter(limits))
+            for draft in splitter.add(rows):
+                self._write(group, draft, Route.sync)
+        for group in sorted(splitters):
+            for draft in splitters[group].finish():
+                self._write(group, draft, Route.sync)
+
+    def refuse_too_large(self, directory: Path) -> None:
+        """An outcome with line number and reason for each line that no batch may hold (IV-18)."""
+        refused = np.flatnonzero(self._routes == TOO_LARGE).astype(np.uint32)
+        if not len(refused):
+            return
+        job, manifest = self._call.job, self._reader.manifest
+        # The moment of acceptance, so that planning again writes the same bytes.
+        at = datetime.fromisoformat(manifest.accepted_at)
+        shard = (job.tenant, job.key, self._call.round, self.shards)
+        with ShardResultWriter(self._store, *shard, directory=directory) as writer:
+            for number, indices in _by_segment(self._reader, refused):
+                check(self._stop)
+                rows = self._reader.rows(number)[indices - self._reader.starts[number]]
+                for index, row in zip(indices.tolist(), rows, strict=True):
+                    writer.add(self._too_large(index, row, at))
+            writer.close()
+
+    def _too_large(self, index: int, row: np.void, at: datetime) -> ResultLine:
+        group = self._groups[int(row["group"])]
+        rendered = int(row["size"]) - 2 - int(row["body_at"]) + group.overhead
+        limit = min(group.limits.max_line_bytes, group.limits.max_bytes)
+        return ResultLine(
+            index,
+            Outcome.failed,
+            self._call.job.provider,
+            Route.batch,
+            self._call.round,
+            at,
+            error_class=ErrorClass.too_large,
+            code="line_too_large",
+            message=f"input line {int(row['line'])}: {rendered} bytes as sent, the provider takes {limit} a line",
+            model=group.model,
+        )
+
+    def _rows(self, route: int) -> Iterator[tuple[int, Draft]]:
+        """(group, its rows in one segment) of the requests that take a route, in input order."""
+        for number, start in enumerate(self._reader.starts[:-1]):
+            check(self._stop)
+            chosen = np.flatnonzero(self._routes[start : self._reader.starts[number + 1]] == route)
+            if not len(chosen):
+                continue
+            rows = self._reader.rows(number)[chosen]
+            for group in np.unique(rows["group"]).tolist():
+                ours = rows["group"] == group
+                yield group, _draft(rows[ours], (chosen[ours] + start).astype(np.uint32), self._groups[group].overhead)
+
+    def _without_too_large(self, group: int, rows: Draft) -> Draft:
+        limits = self._groups[group].limits
+        over = rows.sizes > min(limits.max_line_bytes, limits.max_bytes)
+        if not over.any():
+            return rows
+        self._routes[rows.index[over]] = TOO_LARGE
+        return Draft(rows.index[~over], rows.sizes[~over], rows.tokens[~over])
+
+    def _write_batch(self, group: int, draft: Draft) -> None:
+        if draft.requests < self._groups[group].shard.min_requests:
+            # The provider would refuse so few (IV-21), and there are no others to put them with.
+            self._routes[draft.index] = SYNC
+            return
+        self._write(group, draft, Route.flex if self._call.first_route is Route.flex else Route.batch)
+
+    def _write(self, group: int, draft: Draft, route: Route) -> None:
+        if self.shards >= SHARD_MAX:
+            raise ValueError(f"round {self._call.round} needs more than {SHARD_MAX} shards: raise the job's own limits")
+        plan = ShardPlan(
+            round=self._call.round,
+            shard=self.shards,
+            route=route,
+            endpoint=self._groups[group].endpoint,
+            model=self._groups[group].model,
+            requests=draft.requests,
+            bytes=draft.total_bytes,
+            tokens=draft.total_tokens,
+            first_index=int(draft.index[0]),
+            last_index=int(draft.index[-1]),
+        )
+        write_shard(self._store, self._call.job.tenant, self._call.job.key, plan, draft.index)
+        self.shards += 1
+        self.requests += draft.requests
+        self.tokens += plan.tokens
+
+
+def _draft(rows: Rows, index: npt.NDArray[np.uint32], overhead: int) -> Draft:
+    # A canonical line ends with the body, "}" and a newline.
+    sizes = rows["size"].astype(np.int64) - rows["body_at"] - 2 + overhead
+    return Draft(index, sizes, rows["tokens"].astype(np.int64))
+
+
+def _by_segment(reader: SegmentReader, indices: npt.NDArray[np.uint32]) -> Iterator[tuple[int, npt.NDArray[np.uint32]]]:
+    """(segment, those of the sorted indices that lie in it)."""
+    at = 0
+    while at < len(indices):
+        number = reader.segment_of(int(indices[at]))
+        end = int(np.searchsorted(indices, reader.starts[number + 1]))
+        yield number, indices[at:end]
+        at = end

@@ -1,0 +1,151 @@
+"""Preparing a job: its requests are in the store, counted and priced, or it is clear why not."""
+
+import tempfile
+import threading
+from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+
+from groupage.activities.pricing import PriceBook, to_usd
+from groupage.activities.providers.base import BatchProvider
+from groupage.activities.threads import check
+from groupage.schemas import JobManifest, JobRef, JobSpec, Route
+from groupage.schemas.activity_calls import PreparedJob, PrepareJob
+from groupage.schemas.errors import InputRefused, KeyConflict, UsageError
+from groupage.schemas.limits import FAILURE_MESSAGE_MAX, PAYLOAD_MAX_BYTES, PROBLEMS_SHOWN
+from groupage.store.acceptance import accept_job, missing_objects
+from groupage.store.deployment import deployment_owner
+from groupage.store.objects import ObjectMissing, Store, stream_url
+from groupage.store.segments import SegmentReader, read_manifest_or_none
+from groupage.store.spool import spool_requests
+
+_PROBLEM_MAX = min(FAILURE_MESSAGE_MAX, PAYLOAD_MAX_BYTES // (2 * PROBLEMS_SHOWN))
+"""Characters of one problem in the message: all of them together stay below the payload limit."""
+
+
+def prepare_job(
+    store: Store, provider: BatchProvider, call: PrepareJob, spool: Path, stop: threading.Event
+) -> PreparedJob:
+    """Accept the job's input unless it was accepted before; then count. Blocks: run it in a thread.
+
+    Raises KeyConflict where the key stands for other content, InputRefused where there is no input or
+    it cannot be read, StoreError where the store (or the input's) cannot be reached.
+    """
+    spec = call.spec
+    manifest = read_manifest_or_none(store, spec.tenant, spec.key)
+    if manifest is None or (spec.input_url is not None and not _accepted_now(store, manifest, call)):
+        manifest = _accept(store, spec, spool, stop)
+    _check_same(manifest, spec)
+    return _prepared(store, provider, manifest, spec)
+
+
+def _accepted_now(store: Store, manifest: JobManifest, call: PrepareJob) -> bool:
+    """Whether an earlier attempt of this very activity accepted the input, whole.
+
+    An older manifest says nothing about what the input_url holds today: the input is read again, and
+    other content under the same key is refused (SU-10).
+    """
+    return datetime.fromisoformat(manifest.accepted_at) >= call.accepted_at and not missing_objects(store, manifest)
+
+
+def _accept(store: Store, spec: JobSpec, spool: Path, stop: threading.Event) -> JobManifest:
+    if spec.input_url is None:
+        raise InputRefused(
+            f"job {spec.key!r} of tenant {spec.tenant!r} has no input: nothing was stored for it and no input_url is given",
+            hint="submit it with the client or the command line, or give an input_url",
+        )
+    spool.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=spool, prefix="intake-") as folder:
+        try:
+            spooled = spool_requests(
+                _pieces(spec.input_url, stop),
+                Path(folder) / "spool",
+                provider=spec.provider,
+                model=spec.model,
+                endpoint=spec.endpoint,
+                heartbeat=lambda _lines: check(stop),
+            )
+        except ObjectMissing as error:
+            raise InputRefused(
+                f"input_url {spec.input_url}: {error}", hint="check the URL; the worker reads it"
+            ) from error
+        except UsageError as error:
+            raise InputRefused(f"input_url {spec.input_url}: {error}", hint=error.hint) from error
+        return accept_job(
+            store,
+            spooled,
+            tenant=spec.tenant,
+            key=spec.key,
+            owner=deployment_owner(store),
+            source=spec.input_url,
+            heartbeat=lambda _segments: check(stop),
+        )
+
+
+def _pieces(url: str, stop: threading.Event) -> Iterator[bytes]:
+    for piece in stream_url(url):
+        check(stop)
+        yield piece
+
+
+def _check_same(manifest: JobManifest, spec: JobSpec) -> None:
+    """The job that was accepted under this key must be the one that is meant (SU-10)."""
+    if spec.fingerprint is not None and spec.fingerprint != manifest.fingerprint:
+        raise KeyConflict(
+            f"job {spec.key!r} of tenant {spec.tenant!r} was accepted {manifest.accepted_at} with other content",
+            hint="give the new content a key of its own",
+        )
+    if spec.provider != manifest.provider:
+        raise KeyConflict(
+            f"job {spec.key!r} of tenant {spec.tenant!r} was accepted for provider {manifest.provider!r}, "
+            f"not {spec.provider!r}",
+            hint="give it another key for another provider",
+        )
+
+
+def _prepared(store: Store, provider: BatchProvider, manifest: JobManifest, spec: JobSpec) -> PreparedJob:
+    groups = manifest.groups
+    costs = {route: _estimate(manifest, route) for route in (Route.batch, Route.sync)}
+    problems = islice(SegmentReader(store, manifest).rejected(), PROBLEMS_SHOWN)
+    return PreparedJob(
+        job=JobRef(
+            tenant=manifest.tenant,
+            key=manifest.key,
+            token=manifest.token,
+            provider=manifest.provider,
+            profile=spec.profile,
+        ),
+        fingerprint=manifest.fingerprint,
+        requests=manifest.requests,
+        rejected=manifest.rejected,
+        problems=[problem.one_line()[:_PROBLEM_MAX] for problem in problems],
+        refused=spec.policy.on_invalid == "refuse" and manifest.rejected > 0,
+        bytes=sum(group.bytes for group in groups),
+        tokens=sum(group.tokens for group in groups),
+        max_output_tokens=sum(group.max_output_tokens for group in groups),
+        estimated_cost_usd=costs[Route.batch][0],
+        estimated_sync_cost_usd=costs[Route.sync][0],
+        cost_estimated=any(estimated for _, estimated in costs.values()),
+        min_requests=max((provider.limits(group.endpoint, group.model).min_requests for group in groups), default=1),
+    )
+
+
+def _estimate(manifest: JobManifest, route: Route) -> tuple[Decimal | None, bool]:
+    """(USD if every request uses its whole output limit, whether a guess is in it).
+
+    None where no group's model has a price. A long request's higher tier is not reckoned with: sums
+    are all that is known here.
+    """
+    book = PriceBook(manifest.provider)
+    total, known, estimated = 0, False, False
+    for group in manifest.groups:
+        price = book.price(group.model, route)
+        if price is None:
+            estimated = True
+            continue
+        known = True
+        estimated = estimated or price.estimated
+        total += group.tokens * price.input + group.max_output_tokens * price.output + group.requests * price.request
+    return (to_usd(total) if known or not manifest.groups else None), estimated
