@@ -70,7 +70,7 @@ def parse_line(raw: bytes, model: str | None, endpoint: str) -> Parsed:
         if type(body) is not dict:
             raise LineRefused("bad_body", f"body is a JSON {_kind(body)}, not an object")
         data = None if raws is None else raws["body"]
-        if len(obj) > 2:
+        if "prompt" in obj or "messages" in obj or "input" in obj:
             _only_one_source(obj)
     else:
         body, data = _short(obj, raws, endpoint)

@@ -52,6 +52,7 @@ class Tally(Message):
     top_errors: list[tuple[str, int]] = Field(default_factory=list)
     """"class/code" and how many rows have it, most frequent first."""
     routes: dict[Route, int] = Field(default_factory=dict)
+    """Of the requests that were sent at all."""
     usage: Usage = Field(default_factory=Usage)
     cost_usd: Decimal = Decimal(0)
     waste_usd: Decimal = Decimal(0)
@@ -263,7 +264,8 @@ class TallyCounter:
             return
         self.requests += len(rows)
         _count(self._outcomes, rows["outcome"])
-        _count(self._routes, rows["route"])
+        sent = rows["rounds"] > 0
+        _count(self._routes, rows["route"] if sent.all() else rows["route"][sent])
         failed = rows[rows["outcome"] > ANSWERED_MAX]
         if len(failed):
             _count(self._classes, failed["error_class"])
