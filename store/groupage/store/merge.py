@@ -13,16 +13,13 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-import zstandard
 from groupage.schemas import ErrorClass, JobManifest, Outcome, Rejected, Route
 from groupage.schemas.errors import StoreError
 from groupage.store import keys
@@ -30,14 +27,14 @@ from groupage.store.assembly import Layout, assemble, layout_of
 from groupage.store.cursors import ShardCursor
 from groupage.store.ledger import LedgerWriter
 from groupage.store.objects import Store
+from groupage.store.part_writer import PartWriter
 from groupage.store.results import FRAGMENT_END, ResultLine, encode_fragment, iso, make_rows, result_row
-from groupage.store.rows import ANSWERED_MAX, REJECTED, Names, Rows, RowTable, pack_rows, unpack_rows
+from groupage.store.rows import ANSWERED_MAX, REJECTED, Names, Rows, RowTable, unpack_rows
 from groupage.store.segments import Segment, SegmentReader
 from groupage.store.shard_results import ShardResults, Tally, TallyCounter, read_shard_results
 
 BLOCK_BYTES = 8 << 20
 """Fragments in memory at a time, unless one alone is larger."""
-ZSTD_LEVEL = 3
 
 Int64s = npt.NDArray[np.int64]
 
@@ -154,7 +151,10 @@ class _Merge:
         parts = len(self._manifest.segments)
         ledger_path = self._folder / "ledger.parquet"
         try:
-            with LedgerWriter(ledger_path, self._manifest) as ledger, ThreadPoolExecutor(1, "merge") as writer:
+            with (
+                LedgerWriter(ledger_path, self._manifest) as ledger,
+                PartWriter(self._store, self._at, self._folder) as writer,
+            ):
                 for part in range(parts):
                     segment = self._reader.segment(part)
                     layout = layout_of(segment, self._manifest.groups)
@@ -172,6 +172,7 @@ class _Merge:
                     self._counter.add(table)
                     ledger.add(table, segment.rows, layout.ids(), layout.labels_json())
                     beat(part + 1)
+                writer.wait()
         finally:
             for cursor in self._cursors:
                 cursor.close()
@@ -208,31 +209,22 @@ class _Merge:
         segment: Segment,
         layout: Layout,
         cursors: list[ShardCursor],
-        writer: ThreadPoolExecutor,
+        writer: PartWriter,
     ) -> RowTable:
         rows, slices, paid_twice = self._decide(segment, cursors)
         fillers = self._fillers(segment, rows, slices)
-        path = self._folder / f"{part:05d}"
-        pending: Future[None] | None = None
-        with path.open("wb") as out:
-            for start, end in pairwise(_cuts(len(segment), slices)):
-                fragments = _fragments(slices, start, end)
-                for offset in range(start, end) if fillers else ():
-                    if offset in fillers:
-                        fragments[offset - start] = fillers[offset]
-                pieces, sizes = assemble(layout, start, fragments, self._tail)
-                rows["size"][start:end] = sizes
-                if pending is not None:
-                    pending.result()
-                pending = writer.submit(_write, out, pieces)
-            if pending is not None:
-                pending.result()
-        self._store.put_file(keys.result_part(*self._at, part), path)
-        path.unlink()
-        table = RowTable(
-            rows, self._codes.texts, self._models.texts, {"digest": self._digest, "paid_twice": paid_twice}
-        )
-        self._store.put(keys.result_part_index(*self._at, part), pack_rows(table))
+        out = writer.start(part)
+        for start, end in pairwise(_cuts(len(segment), slices)):
+            fragments = _fragments(slices, start, end)
+            for offset in range(start, end) if fillers else ():
+                if offset in fillers:
+                    fragments[offset - start] = fillers[offset]
+            pieces, sizes = assemble(layout, start, fragments, self._tail)
+            rows["size"][start:end] = sizes
+            writer.add(out, pieces)
+        meta = {"digest": self._digest, "paid_twice": paid_twice}
+        table = RowTable(rows, list(self._codes.texts), list(self._models.texts), meta)
+        writer.finish(out, part, table)
         self._paid_twice += paid_twice
         return table
 
@@ -366,7 +358,3 @@ def _fragments(slices: list[_Slice], start: int, end: int) -> list[bytes]:
             if win:
                 fragments[place] = data[i:j]
     return fragments
-
-
-def _write(out: BinaryIO, pieces: list[bytes]) -> None:
-    out.write(zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(b"".join(pieces)))
