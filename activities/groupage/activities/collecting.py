@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
@@ -85,7 +86,7 @@ async def collect_batch(store: Store, provider: BatchProvider, call: CollectBatc
     if late:
         # The job is over and was billed without these: all of it is money without a delivered answer.
         waste = report.cost_usd + report.waste_usd
-        report = report.model_copy(update={"cost_usd": 0 * waste, "waste_usd": waste})
+        report = report.model_copy(update={"cost_usd": Decimal(0), "waste_usd": waste})
         await asyncio.to_thread(store.put_message, keys.shard_object(*at, LATE), report)
     await asyncio.to_thread(store.put_message, keys.shard_object(*at, REPORT), report)
     return report

@@ -39,7 +39,7 @@ class Flusher:
         """Write what is left. Raises what a write raised."""
         self._closing.set()
         self._dirty.set()
-        await self._task
+        await asyncio.shield(self._task)  # a second cancellation must not cut a write short
         if self.failure is not None:
             raise self.failure
 

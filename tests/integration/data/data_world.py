@@ -177,16 +177,11 @@ class World:
     async def collect(
         self, output: Any = None, errors: Any = None, *, round_: int = 0, shard: int = 0, **status: Any
     ) -> ShardReport:
-        """`output`, `errors`: rows, or a list of whole bodies for one download after the other."""
+        """`output`, `errors`: a list of rows, or a tuple of whole bodies for one download after the other."""
         names: dict[str, list[str]] = {"output_files": [], "error_files": []}
         for name, kind, body in (("file-out", "output_files", output), ("file-err", "error_files", errors)):
             if body is not None:
-                bodies = (
-                    body
-                    if isinstance(body, list) and body and isinstance(body[0], bytes | ProviderError)
-                    else [lines(body)]
-                )
-                self.provider.files[name] = bodies
+                self.provider.files[name] = list(body) if isinstance(body, tuple) else [lines(body)]
                 names[kind] = [name]
         fields: dict[str, Any] = {
             "batch_id": "batch_1", "phase": BatchPhase.completed, "raw_state": "completed", "ended_at": NOW, **names, **status,
