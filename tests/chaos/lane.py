@@ -1,0 +1,322 @@
+"""One lane: its own Temporal, provider, store and worker, and one run after the other on them."""
+
+import asyncio
+import contextlib
+import os
+import random
+import secrets
+import shutil
+import signal
+import socket
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from groupage.schemas.activity_calls import RUN_SYNC_SHARD
+from groupage.schemas.ids import job_workflow_id
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from tests.chaos.gather import gather
+from tests.chaos.impatience import Stuck, pass_the_timeout
+from tests.chaos.points import ASKS_PROVIDER, LOOK_EVERY_S, REACHED, JobFiles, Moment, worth_asking
+from tests.chaos.processes import Child, Emulator, HarnessError, TemporalServer, Zygote
+from tests.chaos.provider import Provider
+from tests.chaos.scenario import TENANT, Kill, Point, Scenario, Victim
+from tests.chaos.verify import Verdict, verify
+
+RUN_WITHIN_S = 150.0
+"""No run may take longer: an escalation takes 25 s, two lost workflow tasks 10 s each."""
+LOST_TASK_S = 6.0
+LOST_SYNC_S = 15.0
+"""A task that a killed server had handed out, but that no worker got, is given up after this."""
+CACHED = (0, 0, 500)
+"""Workflows that a worker keeps in memory. 0 replays the history at every task, which finds what is not
+deterministic, and does not wait ten seconds for a dead worker's own queue; some workers are as usual."""
+
+
+@dataclass(slots=True)
+class Struck:
+    """What became of one kill. `hit`: the point was there when the victims were stopped."""
+
+    kill: Kill
+    done: bool
+    hit: bool
+
+
+@dataclass(slots=True)
+class RunReport:
+    scenario: Scenario
+    verdict: Verdict
+    seconds: float
+    struck: list[Struck] = field(default_factory=list)
+    client_starts: int = 0
+    timeouts_passed: int = 0
+    trouble: str = ""
+    """Why the harness could not finish the run; counts as a failure."""
+
+
+class Lane:
+    """`directory` is the lane's own; everything of it is started by `start` and ended by `stop`."""
+
+    def __init__(self, number: int, directory: Path, *, binary: str) -> None:
+        self.number = number
+        self.directory = directory
+        self.directory.mkdir(parents=True)
+        self.api_key = f"sk-chaos-{secrets.token_hex(12)}"
+        self.temporal = TemporalServer(binary, directory)
+        self.emulator = Emulator(
+            directory,
+            ["--turnaround", "uniform:500ms,1200ms", "--cancel-takes", "300ms", "--api-key", self.api_key],
+        )
+        self.zygote = Zygote(directory)
+        self.store = directory / "store"
+        self.worker: Child | None = None
+        self._client: Client | None = None
+        self._provider: Provider | None = None
+        self._names = 0
+
+    @property
+    def client(self) -> Client:
+        assert self._client is not None
+        return self._client
+
+    @property
+    def provider(self) -> Provider:
+        assert self._provider is not None
+        return self._provider
+
+    async def start(self) -> None:
+        self.store.mkdir()
+        await asyncio.gather(self.temporal.start(), self.emulator.start(), self.zygote.start())
+        self._provider = Provider(self.emulator.base_url, self.api_key)
+        await self.start_worker(random.Random(self.number))
+        self._client = await Client.connect(self.temporal.address)
+
+    async def stop(self) -> None:
+        if self._provider is not None:
+            self._provider.close()
+        await asyncio.gather(self.zygote.stop(), self.emulator.stop(), self.temporal.stop())
+
+    def environment(self, **more: str) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+        return {
+            **kept,
+            "PYTHONUNBUFFERED": "1",
+            "XDG_CONFIG_HOME": str(self.directory / "config"),
+            "TEMPORAL_ADDRESS": self.temporal.address,
+            "GROUPAGE_STORE": self.store.as_uri(),
+            "GROUPAGE_STATE_DIR": str(self.directory / "state"),
+            "GROUPAGE_PROVIDERS__OPENAI__BASE_URL": self.emulator.base_url,
+            "GROUPAGE_PROVIDERS__OPENAI__API_KEY": self.api_key,
+            # Waits that are minutes in production, because providers are slow to show what they have accepted.
+            "GROUPAGE_CREATE_VISIBILITY_S": "2",
+            "GROUPAGE_NOT_VISIBLE_S": "10",
+            "GROUPAGE_FILES_LATE_S": "5",
+            "GROUPAGE_MAX_POLL_S": "1",
+            "GROUPAGE_HEARTBEAT_S": "0.3",
+            **more,
+        }
+
+    async def spawn(self, what: str, argv: list[str], out: Path, **environment: str) -> Child:
+        self._names += 1
+        return await self.zygote.spawn(
+            f"{what}-{self._names}",
+            argv,
+            env=self.environment(**environment),
+            out=out.with_suffix(".out"),
+            err=out.with_suffix(".err"),
+        )
+
+    async def start_worker(self, draw: random.Random) -> None:
+        cached = draw.choice(CACHED)
+        self.worker = await self.spawn(
+            "worker", ["worker"], self.directory / "worker", GROUPAGE_MAX_CACHED_WORKFLOWS=str(cached)
+        )
+
+    async def run(self, scenario: Scenario) -> RunReport:
+        began = time.monotonic()
+        run = _Run(self, scenario)
+        report = RunReport(scenario, Verdict(), 0.0)
+        try:
+            await asyncio.wait_for(run.play(), RUN_WITHIN_S + 60)
+            report.verdict = verify(await run.evidence())
+        except (HarnessError, RPCError, OSError, RuntimeError, TimeoutError) as error:
+            report.trouble = f"{type(error).__name__}: {error}"
+        finally:
+            await run.end()
+        report.struck, report.client_starts = run.struck, run.client_starts
+        report.timeouts_passed = run.timeouts_passed
+        report.seconds = time.monotonic() - began
+        return report
+
+    def forget(self, scenario: Scenario) -> None:
+        """Delete the traces of a good run."""
+        shutil.rmtree(self.store / TENANT / "jobs" / scenario.key, ignore_errors=True)
+        shutil.rmtree(self.directory / scenario.key, ignore_errors=True)
+
+
+class _Run:
+    """One scenario being played."""
+
+    def __init__(self, lane: Lane, scenario: Scenario) -> None:
+        self.lane, self.scenario = lane, scenario
+        self.folder = lane.directory / scenario.key
+        self.output = self.folder / "out.jsonl"
+        self.files = JobFiles(lane.store / TENANT / "jobs" / scenario.key)
+        self.client: Child | None = None
+        self.client_starts = 0
+        self.struck: list[Struck] = []
+        self.timeouts_passed = 0
+        self._draw = random.Random(f"{scenario.seed}/{scenario.number}/run")
+        self._helpers: list[asyncio.Task[int]] = []
+        self._cancelling: asyncio.Task[None] | None = None
+        self._give_up_at = time.monotonic() + RUN_WITHIN_S
+
+    async def play(self) -> None:
+        lane, scenario = self.lane, self.scenario
+        self.folder.mkdir()
+        (self.folder / "in.jsonl").write_bytes(scenario.input)
+        await lane.provider.begin(scenario.plan)
+        if lane.worker is None or not lane.worker.alive:
+            raise HarnessError(f"the worker ended by itself: {lane.worker and lane.worker.code}")
+        await self._start_client()
+        if scenario.cancel_after_s is not None:
+            self._cancelling = asyncio.create_task(self._cancel_a_batch(scenario.cancel_after_s))
+        for kill in scenario.kills:
+            self.struck.append(await self._strike(kill))
+        assert self.client is not None
+        await self.client.wait(self._left_s())
+
+    def _left_s(self) -> float:
+        return max(0.1, self._give_up_at - time.monotonic())
+
+    async def evidence(self) -> Any:
+        assert self.client is not None
+        return await gather(
+            self.lane.client,
+            self.lane.provider,
+            self.scenario,
+            job_directory=self.files.root,
+            output=self.output,
+            stderr=self.folder / "client.err",
+            exit_code=self.client.code,
+            api_key=self.lane.api_key,
+        )
+
+    async def end(self) -> None:
+        tasks = [task for task in (*self._helpers, self._cancelling) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.timeouts_passed = sum(
+            task.result() for task in self._helpers if not task.cancelled() and task.exception() is None
+        )
+        if self.client is not None and self.client.alive:
+            self.client.signal(signal.SIGKILL)
+            await self.client.wait(5)
+
+    # Processes
+
+    async def _start_client(self) -> None:
+        scenario = self.scenario
+        argv = ["run", str(self.folder / "in.jsonl"), "-o", str(self.output), "--no-worker", "--json"]
+        argv += ["--tenant", TENANT, "--key", scenario.key, "--deadline", scenario.deadline]
+        for name, value in scenario.policy.items():
+            argv += ["--policy", f"{name}={value}"]
+        self.client_starts += 1
+        self.client = await self.lane.spawn("client", argv, self.folder / "client")
+
+    async def _cancel_a_batch(self, after_s: float) -> None:
+        """Cancel the first batch so long after it was created; it may have ended by then."""
+        while True:
+            state = await self.lane.provider.state()
+            live = [batch["id"] for batch in state["batches"] if not batch["ended"]]
+            if live:
+                break
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(after_s)
+        with contextlib.suppress(RuntimeError):
+            await self.lane.provider.cancel(live[0])
+
+    # Killing
+
+    async def _moment(self, point: Point) -> Moment | None:
+        """None: the provider cannot have anything to tell yet."""
+        if point not in ASKS_PROVIDER:
+            return Moment(self.files, {})
+        if not worth_asking(point, self.files):
+            return None
+        return Moment(self.files, await self.lane.provider.state())
+
+    async def _there(self, point: Point) -> bool:
+        moment = await self._moment(point)
+        return moment is not None and REACHED[point](moment)
+
+    async def _strike(self, kill: Kill) -> Struck:
+        client = self.client
+        assert client is not None
+        while not await self._there(kill.point):
+            if not client.alive or time.monotonic() > self._give_up_at:
+                return Struck(kill, done=False, hit=False)
+            await asyncio.sleep(LOOK_EVERY_S)
+        if kill.delay_s:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(client.ended.wait(), kill.delay_s)
+        if not client.alive:
+            return Struck(kill, done=False, hit=False)
+        self._signal(kill.victims, signal.SIGSTOP)
+        hit = await self._there(kill.point)
+        self._signal(kill.victims, signal.SIGKILL)
+        await self._bury_and_revive(kill)
+        return Struck(kill, done=True, hit=hit)
+
+    def _signal(self, victims: tuple[Victim, ...], number: signal.Signals) -> None:
+        lane = self.lane
+        if Victim.worker in victims and lane.worker is not None:
+            lane.worker.signal(number)
+        if Victim.client in victims and self.client is not None:
+            self.client.signal(number)
+        if Victim.server in victims and lane.temporal.process is not None:
+            lane.temporal.process.send_signal(number)
+
+    async def _bury_and_revive(self, kill: Kill) -> None:
+        lane = self.lane
+        dead_worker = lane.worker if Victim.worker in kill.victims else None
+        if dead_worker is not None and await dead_worker.wait(10) is None:
+            raise HarnessError(f"worker {dead_worker.pid} does not die")
+        if Victim.client in kill.victims and self.client is not None:
+            await self.client.wait(10)
+        await asyncio.sleep(kill.pause_s)
+        if Victim.server in kill.victims:
+            await lane.temporal.stop()
+            await lane.temporal.start()
+            self._help(_handed_out_before(datetime.now(UTC)), for_s=40)
+        if dead_worker is not None:
+            await lane.start_worker(self._draw)
+            self._help(_held_by(dead_worker.pid), for_s=8)
+        if Victim.client in kill.victims and (self.client is None or self.client.code in (None, -signal.SIGKILL)):
+            await self._start_client()
+
+    def _help(self, stuck: Stuck, *, for_s: float) -> None:
+        workflow_id = job_workflow_id(TENANT, self.scenario.key)
+        self._helpers.append(asyncio.create_task(pass_the_timeout(self.lane.client, workflow_id, stuck, for_s=for_s)))
+
+
+def _held_by(pid: int) -> Stuck:
+    identity = f"{pid}@{socket.gethostname()}"
+    return lambda pending: pending.last_worker_identity == identity
+
+
+def _handed_out_before(moment: datetime) -> Stuck:
+    """Started before the server came back, and for longer than any activity of such a small job takes."""
+
+    def stuck(pending: PendingActivityInfo) -> bool:
+        limit_s = LOST_SYNC_S if pending.activity_type.name == RUN_SYNC_SHARD.name else LOST_TASK_S
+        started = pending.last_started_time.ToDatetime(UTC)
+        return started < moment and datetime.now(UTC) - started > timedelta(seconds=limit_s)
+
+    return stuck

@@ -1,0 +1,63 @@
+"""The emulator's admin API, as the harness uses it."""
+
+import asyncio
+import http.client
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+
+class Provider:
+    """One keep-alive connection; calls run in a thread, one at a time."""
+
+    def __init__(self, base_url: str, api_key: str) -> None:
+        self._address = urlsplit(base_url).netloc
+        self._api_key = api_key
+        self._connection: http.client.HTTPConnection | None = None
+        self._lock = asyncio.Lock()
+
+    def _ask(self, method: str, path: str, body: Any) -> bytes:
+        for attempt in (0, 1):
+            if self._connection is None:
+                self._connection = http.client.HTTPConnection(self._address, timeout=20)
+            try:
+                data = None if body is None else json.dumps(body).encode()
+                self._connection.request(method, path, data, {"authorization": f"Bearer {self._api_key}"})
+                reply = self._connection.getresponse()
+                said = reply.read()
+            except (OSError, http.client.HTTPException):
+                # The server drops idle connections.
+                self.close()
+                if attempt:
+                    raise
+                continue
+            if reply.status >= 400:
+                raise RuntimeError(f"{method} {path}: {reply.status} {said[:300]!r}")
+            return said
+        raise AssertionError("unreachable")
+
+    async def ask(self, method: str, path: str, body: Any = None) -> bytes:
+        async with self._lock:
+            return await asyncio.to_thread(self._ask, method, path, body)
+
+    async def begin(self, plan: dict[str, Any]) -> None:
+        """Forget everything and take on a new fault plan."""
+        await self.ask("POST", "/_emulator/reset")
+        await self.ask("PUT", "/_emulator/faults", plan)
+
+    async def state(self) -> dict[str, Any]:
+        return dict(json.loads(await self.ask("GET", "/_emulator/state")))
+
+    async def questions(self) -> list[dict[str, Any]]:
+        """Every row of the ledger."""
+        lines = await self.ask("GET", "/_emulator/ledger/questions")
+        return [json.loads(line) for line in lines.split(b"\n") if line]
+
+    async def cancel(self, batch_id: str) -> None:
+        """As a person would in the provider's console."""
+        await self.ask("POST", f"/v1/batches/{batch_id}/cancel")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
