@@ -1,0 +1,77 @@
+"""`python -m groupage.emulator`: see docs/emulator.md."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from groupage.emulator.faults import BadPlan, load_plan
+from groupage.emulator.server import serve
+from groupage.emulator.settings import Settings, parse_turnaround
+from groupage.emulator.state import StateInUse
+from groupage.schemas import parse_duration
+
+
+def _seconds(text: str) -> float:
+    return parse_duration(text).total_seconds()
+
+
+def parser() -> argparse.ArgumentParser:
+    """All options; defaults are those of `Settings`."""
+    options = argparse.ArgumentParser(prog="python -m groupage.emulator", description="Provider batch APIs on loopback.")
+    add = options.add_argument
+    add("--host", default="127.0.0.1")
+    add("--port", type=int, default=0, help="0: a free one")
+    add("--state", type=Path, required=True, help="directory; start again on it to go on")
+    add("--faults", type=Path, help="fault plan, JSON; 'demo' for the one in the package")
+    add("--turnaround", type=parse_turnaround, default=parse_turnaround("5s"), help="5s, uniform:10s,2m, lognormal:1h,0.8")
+    add("--speed", type=float, default=1.0, help="how fast the emulator's clock runs")
+    add("--seed", type=int, default=1)
+    add("--answer-bytes", type=int, default=320)
+    add("--order", choices=("shuffled", "input", "reversed"), default="shuffled", help="of result lines")
+    add("--cancel-takes", type=_seconds, default=1.0, metavar="DURATION")
+    add("--max-requests", type=int, default=Settings.max_requests)
+    add("--max-batch-bytes", type=int, default=Settings.max_batch_bytes)
+    add("--max-file-bytes", type=int, default=Settings.max_file_bytes)
+    add("--max-files", type=int)
+    add("--max-enqueued-tokens", type=int)
+    add("--sync-rpm", type=int)
+    add("--sync-latency", type=_seconds, default=0.0, metavar="DURATION")
+    add("--api-key", help="refuse all other keys")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = parser().parse_args(arguments)
+    settings = Settings(
+        state=given.state.absolute(),
+        host=given.host,
+        port=given.port,
+        turnaround=given.turnaround,
+        speed=given.speed,
+        seed=given.seed,
+        answer_bytes=given.answer_bytes,
+        order=given.order,
+        cancel_s=given.cancel_takes,
+        max_requests=given.max_requests,
+        max_batch_bytes=given.max_batch_bytes,
+        max_file_bytes=given.max_file_bytes,
+        max_files=given.max_files,
+        max_enqueued_tokens=given.max_enqueued_tokens,
+        sync_rpm=given.sync_rpm,
+        sync_latency_s=given.sync_latency,
+        api_key=given.api_key,
+    )
+    try:
+        serve(settings, load_plan(plan_path(given.faults)) if given.faults else None)
+    except (BadPlan, StateInUse, OSError) as error:
+        sys.stderr.write(f"groupage.emulator: {error}\n")
+        return 2
+    return 0
+
+
+def plan_path(given: Path) -> Path:
+    return Path(__file__).parent / "demo_faults.json" if str(given) == "demo" else given
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,383 @@
+"""Answers that are a function of the question, so that a wrong join shows.
+
+The question is what is asked (messages, input, prompt), without model or limits. An answer quotes
+its first words and carries its fingerprint::
+
+    Re: "Translate 17 into French" [9f86d081884c7d65] Considered and answered ...
+
+One answer in 32 holds U+2028, U+2029 and U+0085 raw and characters of other scripts: legal inside a
+JSON string, and cut by whoever splits lines with str.splitlines (cases.md RP-01).
+"""
+
+import base64
+import hashlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import orjson
+
+from groupage.emulator import structured
+
+ANSWER_BYTES = 320
+EXCERPT_CHARS = 48
+EMBEDDING_DIMENSIONS = 8
+_VARIANTS = 32
+_WORDS = (
+    "considered and answered with care the sources agree on the main point while the details differ between "
+    "authors and years so the summary keeps to what all of them state and names the open questions at the end "
+    "further reading is listed under the usual headings and figures are rounded to the nearest sensible unit "
+    "as always the reader is invited to check the numbers against the original tables before using them"
+).split()
+_ODD = "line\u2028paragraph\u2029next\u0085é—日本語 "
+
+
+class BadBody(ValueError):
+    """The body cannot be answered: HTTP 400 in a sync call, an error line in a batch."""
+
+    def __init__(self, message: str, param: str | None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class Answer(NamedTuple):
+    """`question` is the 64-bit fingerprint, `body` the provider's reply as JSON."""
+
+    question: int
+    input_tokens: int
+    output_tokens: int
+    body: bytes
+
+
+class Filler(NamedTuple):
+    text: str
+    escaped: bytes
+
+
+def _fillers(size: int) -> list[Filler]:
+    made = []
+    for variant in range(_VARIANTS):
+        words, length, at = [], 0, variant
+        while length < size - EXCERPT_CHARS // 2 - 24 + variant:
+            words.append(_WORDS[at % len(_WORDS)])
+            length += len(words[-1]) + 1
+            at += 1
+        text = (_ODD if variant == 0 else "") + " ".join(words).capitalize() + "."
+        made.append(Filler(text, orjson.dumps(text)[1:-1]))
+    return made
+
+
+_FILLERS: dict[int, list[Filler]] = {}
+
+
+def _fillers_of(size: int) -> list[Filler]:
+    if size not in _FILLERS:
+        _FILLERS[size] = _fillers(size)
+    return _FILLERS[size]
+
+
+def _fingerprint(endpoint: str) -> Callable[[bytes], Any]:
+    base = hashlib.blake2b(endpoint.encode() + b"\0", digest_size=8)
+
+    def of(prompt: bytes) -> Any:
+        digest = base.copy()
+        digest.update(prompt)
+        return digest
+
+    return of
+
+
+_FINGERPRINTS = {
+    endpoint: _fingerprint(endpoint)
+    for endpoint in (
+        "/v1/chat/completions",
+        "/v1/responses",
+        "/v1/embeddings",
+        "/v1/completions",
+        "/v1/moderations",
+    )
+}
+
+
+def _prompt(endpoint: str, body: dict[str, Any]) -> Any:
+    """The part of a body that is the question. Raises BadBody where it is missing."""
+    key = {"/v1/chat/completions": "messages", "/v1/completions": "prompt"}.get(endpoint, "input")
+    prompt = body.get(key)
+    if not prompt:
+        raise BadBody(f"Missing required parameter: '{key}'.", key)
+    if key == "messages" and not (isinstance(prompt, list) and all(isinstance(one, dict) for one in prompt)):
+        raise BadBody("Invalid type for 'messages': expected an array of objects.", "messages")
+    if endpoint == "/v1/responses" and body.get("instructions"):
+        return [body["instructions"], prompt]
+    return prompt
+
+
+def _words_of(prompt: Any) -> str:
+    """The last text in a prompt: a string, a message, or a list that ends with one."""
+    while isinstance(prompt, (list, dict)) and prompt:
+        if isinstance(prompt, list):
+            prompt = prompt[-1]
+        else:
+            prompt = prompt.get("content") or prompt.get("text") or ""
+    return prompt if isinstance(prompt, str) else str(prompt)
+
+
+def question_of(endpoint: str, body: dict[str, Any]) -> str:
+    """The question's fingerprint, 16 hex digits: what the ledger counts payments by."""
+    prompt = orjson.dumps(_prompt(endpoint, body), option=orjson.OPT_SORT_KEYS)
+    return str(_FINGERPRINTS[endpoint](prompt).hexdigest())
+
+
+def _cap(body: dict[str, Any]) -> int | None:
+    for key in ("max_completion_tokens", "max_tokens", "max_output_tokens"):
+        if isinstance(body.get(key), int):
+            return max(1, int(body[key]))
+    return None
+
+
+def _plain_text(question: str, excerpt: str, body: dict[str, Any], size: int) -> str:
+    filler = _fillers_of(size)[int(question, 16) % _VARIANTS]
+    text = f'Re: "{excerpt}" [{question}] {filler.text}'
+    cap = _cap(body)
+    # A model that is told to be brief is brief; being cut off in mid-sentence is a fault of the plan.
+    return text if cap is None else text[: cap * 4]
+
+
+def expected_text(endpoint: str, body: dict[str, Any], size: int = ANSWER_BYTES) -> str:
+    """What a healthy answer says. For chat, responses and completions; structured output is JSON text."""
+    question = question_of(endpoint, body)
+    text = _plain_text(question, _words_of(_prompt(endpoint, body))[:EXCERPT_CHARS], body, size)
+    schema = structured.wanted(endpoint, body)
+    return text if schema is None else structured.json_text(schema, text, int(question, 16))
+
+
+def expected_embeddings(body: dict[str, Any]) -> list[list[float]]:
+    """One vector of length 1 per input, `dimensions` long."""
+    given = body.get("input")
+    inputs = given if isinstance(given, list) and given and not isinstance(given[0], int) else [given]
+    size = body.get("dimensions") or EMBEDDING_DIMENSIONS
+    vectors = []
+    for one in inputs:
+        raw = hashlib.shake_128(orjson.dumps(one)).digest(2 * size)
+        values = [int.from_bytes(raw[at : at + 2], "big") - 32768 for at in range(0, 2 * size, 2)]
+        norm = sum(value * value for value in values) ** 0.5 or 1.0
+        vectors.append([round(value / norm, 6) for value in values])
+    return vectors
+
+
+_CHAT = (
+    b'{"id":"chatcmpl-%b","object":"chat.completion","created":%d,"model":%b,"choices":[{"index":0,"message":'
+    b'{"role":"assistant","content":"Re: \\"%b\\" [%b] %b","refusal":null,"annotations":[]},"logprobs":null,'
+    b'"finish_reason":"stop"}],"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,'
+    b'"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}},'
+    b'"service_tier":"default","system_fingerprint":null}'
+)
+_PLAIN_KEYS = frozenset(
+    "model messages temperature top_p seed user metadata stop reasoning_effort store max_tokens "
+    "max_completion_tokens max_output_tokens".split()
+)
+
+
+def answerer(endpoint: str, size: int = ANSWER_BYTES) -> Callable[[dict[str, Any], int], Answer]:
+    """A function of (body, created) that answers. It raises BadBody."""
+    if endpoint == "/v1/chat/completions":
+        return _chat_answerer(size)
+
+    def answer(body: dict[str, Any], created: int) -> Answer:
+        return _answer_slowly(endpoint, body, created, size)
+
+    return answer
+
+
+def _chat_answerer(size: int) -> Callable[[dict[str, Any], int], Answer]:
+    """Plain chat bodies take a template: this is what batches of a million lines go through."""
+    dumps, sort = orjson.dumps, orjson.OPT_SORT_KEYS
+    fingerprint = _FINGERPRINTS["/v1/chat/completions"]
+    fillers = _fillers_of(size)
+    # Escaping ASCII text changes its length only by backslashes; odd variants are counted as characters.
+    lengths = [len(filler.text) for filler in fillers]
+    plain_keys = _PLAIN_KEYS
+    models: dict[str, bytes] = {}
+
+    def answer(body: dict[str, Any], created: int) -> Answer:
+        messages = body.get("messages")
+        last = messages[-1] if messages.__class__ is list and messages else None
+        content = last.get("content") if last.__class__ is dict else None
+        if content.__class__ is not str or not content or not plain_keys.issuperset(body):
+            return _answer_slowly("/v1/chat/completions", body, created, size)
+        model = body.get("model")
+        if model.__class__ is not str:
+            return _answer_slowly("/v1/chat/completions", body, created, size)
+        prompt = dumps(messages, option=sort)
+        digest = fingerprint(prompt)
+        question = int.from_bytes(digest.digest(), "big")
+        text = digest.hexdigest().encode()
+        variant = question % _VARIANTS
+        excerpt = content[:EXCERPT_CHARS]
+        used = (len(prompt) + 3) // 4
+        length = len(excerpt) + 26 + lengths[variant]
+        if len(body) > 2 and length > 4 * (_cap(body) or length):
+            return _answer_slowly("/v1/chat/completions", body, created, size)
+        made = (length + 3) // 4
+        name = models.get(model)
+        if name is None:
+            name = models[model] = dumps(model)
+        return Answer(
+            question,
+            used,
+            made,
+            _CHAT
+            % (
+                text,
+                created,
+                name,
+                dumps(excerpt)[1:-1],
+                text,
+                fillers[variant].escaped,
+                used,
+                made,
+                used + made,
+            ),
+        )
+
+    return answer
+
+
+def _answer_slowly(endpoint: str, body: dict[str, Any], created: int, size: int) -> Answer:
+    if not isinstance(body.get("model"), str) or not body["model"]:
+        raise BadBody("you must provide a model parameter", "model")
+    prompt = orjson.dumps(_prompt(endpoint, body), option=orjson.OPT_SORT_KEYS)
+    question = str(_FINGERPRINTS[endpoint](prompt).hexdigest())
+    used = (len(prompt) + 3) // 4
+    if endpoint == "/v1/embeddings":
+        return Answer(int(question, 16), used, 0, orjson.dumps(_embeddings(body, used)))
+    if endpoint == "/v1/moderations":
+        return Answer(int(question, 16), used, 0, orjson.dumps(_moderation(body, question)))
+    text = expected_text(endpoint, body, size)
+    made = (len(text) + 3) // 4
+    calls = structured.tool_calls(endpoint, body, text, int(question, 16))
+    build = {"/v1/chat/completions": _chat, "/v1/responses": _response, "/v1/completions": _completion}[endpoint]
+    return Answer(
+        int(question, 16), used, made, orjson.dumps(build(body["model"], question, created, text, calls, used, made))
+    )
+
+
+def _chat(model: str, question: str, created: int, text: str, calls: list[Any], used: int, made: int) -> Any:
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
+    if calls:
+        message |= {"content": None, "tool_calls": calls}
+    return {
+        "id": f"chatcmpl-{question}",
+        "object": "chat.completion",
+        "created": created,
+        "model": model,
+        "choices": [
+            {
+                "index": 0,
+                "message": message,
+                "logprobs": None,
+                "finish_reason": "tool_calls" if calls else "stop",
+            }
+        ],
+        "usage": {
+            "prompt_tokens": used,
+            "completion_tokens": made,
+            "total_tokens": used + made,
+            "prompt_tokens_details": {"cached_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": 0},
+        },
+        "service_tier": "default",
+        "system_fingerprint": None,
+    }
+
+
+def _response(model: str, question: str, created: int, text: str, calls: list[Any], used: int, made: int) -> Any:
+    message = {
+        "id": f"msg_{question}",
+        "type": "message",
+        "status": "completed",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}],
+    }
+    return {
+        "id": f"resp_{question}",
+        "object": "response",
+        "created_at": created,
+        "status": "completed",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "metadata": {},
+        "model": model,
+        "output": calls or [message],
+        "parallel_tool_calls": True,
+        "temperature": 1.0,
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": 1.0,
+        "usage": {
+            "input_tokens": used,
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens": made,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": used + made,
+        },
+    }
+
+
+def _completion(model: str, question: str, created: int, text: str, _calls: list[Any], used: int, made: int) -> Any:
+    return {
+        "id": f"cmpl-{question}",
+        "object": "text_completion",
+        "created": created,
+        "model": model,
+        "choices": [{"index": 0, "text": text, "logprobs": None, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": used, "completion_tokens": made, "total_tokens": used + made},
+    }
+
+
+def _embeddings(body: dict[str, Any], used: int) -> Any:
+    vectors: list[Any] = list(expected_embeddings(body))
+    if body.get("encoding_format") == "base64":
+        import numpy as np
+
+        vectors = [base64.b64encode(np.asarray(vector, dtype="<f4").tobytes()).decode() for vector in vectors]
+    return {
+        "object": "list",
+        "data": [{"object": "embedding", "index": at, "embedding": vector} for at, vector in enumerate(vectors)],
+        "model": body["model"],
+        "usage": {"prompt_tokens": used, "total_tokens": used},
+    }
+
+
+_CATEGORIES = (
+    "harassment",
+    "harassment/threatening",
+    "hate",
+    "hate/threatening",
+    "illicit",
+    "illicit/violent",
+    "self-harm",
+    "self-harm/instructions",
+    "self-harm/intent",
+    "sexual",
+    "sexual/minors",
+    "violence",
+    "violence/graphic",
+)
+
+
+def _moderation(body: dict[str, Any], question: str) -> Any:
+    given = body["input"]
+    results = []
+    for one in given if isinstance(given, list) else [given]:
+        flagged = "violence" in _words_of(one).lower()
+        scores = dict.fromkeys(_CATEGORIES, 0.001) | {"violence": 0.9 if flagged else 0.001}
+        results.append(
+            {
+                "flagged": flagged,
+                "categories": {name: score > 0.5 for name, score in scores.items()},
+                "category_scores": scores,
+                "category_applied_input_types": {name: ["text"] for name in _CATEGORIES},
+            }
+        )
+    return {"id": f"modr-{question}", "model": body["model"], "results": results}

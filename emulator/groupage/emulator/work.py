@@ -1,0 +1,241 @@
+"""The heavy work on a batch's lines: reading its input, writing its results. Runs in the worker process.
+
+`check` reads the input once, refuses what OpenAI refuses, and writes every healthy result line in input
+order. `finish` only copies those lines in the order they finished, and puts the plan's faults in place
+of some. Both stream: memory holds some 40 bytes a request, never the file.
+"""
+
+import mmap
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from groupage.emulator.answers import BadBody, answerer
+
+CHUNK_LINES = 2048
+ERRORS_SHOWN = 100
+ROW = np.dtype(
+    [
+        ("question", "<u8"),
+        ("source", "<u8"),
+        ("source_size", "<u4"),
+        ("size", "<u4"),
+        ("input", "<u4"),
+        ("output", "<u4"),
+        ("id_size", "<u4"),
+        ("bad", "u1"),
+    ]
+)
+"""One request: fingerprint, where it stands in the input, size of its result line, tokens, size of its id."""
+
+_RESULT = (
+    b'{"id":"batch_req_%b%06x","custom_id":%b,"response":{"status_code":%d,"request_id":"req_%b%06x","body":%b},'
+    b'"error":null}\n'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckJob:
+    """Paths are absolute. `code` is the part of the batch's id that goes into line ids."""
+
+    code: str
+    endpoint: str
+    source: Path
+    lines: Path
+    rows: Path
+    ids: Path
+    created: int
+    answer_bytes: int
+    max_requests: int
+    max_batch_bytes: int
+    max_embedding_inputs: int
+
+
+def line_error(code: str, message: str, line: int | None, param: str | None = None) -> dict[str, Any]:
+    return {"code": code, "line": line, "message": message, "param": param}
+
+
+def check(job: CheckJob) -> dict[str, Any]:
+    """{total, tokens, model, errors} as `life.Checked` has them."""
+    size = job.source.stat().st_size
+    if size > job.max_batch_bytes:
+        message = f"The input file is {size} bytes; the limit for a batch is {job.max_batch_bytes} bytes."
+        return _refused([line_error("file_too_large", message, None)])
+    reader = _Reader(job)
+    with job.source.open("rb", buffering=1 << 20) as source, job.lines.open("wb") as lines, job.ids.open("wb") as ids:
+        reader.read(source, lines, ids)
+    if not reader.errors and not reader.count:
+        reader.errors.append(line_error("empty_file", "The input file is empty: it holds no requests.", None))
+    if reader.errors:
+        return _refused(reader.errors)
+    rows = reader.rows()
+    rows.tofile(job.rows)
+    return {"total": reader.count, "tokens": int(rows["input"].sum()), "model": reader.model, "errors": []}
+
+
+def _refused(errors: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"total": 0, "tokens": 0, "model": None, "errors": errors[:ERRORS_SHOWN]}
+
+
+class _Reader:
+    """State of one pass over an input file."""
+
+    def __init__(self, job: CheckJob) -> None:
+        self.job = job
+        self.count = 0
+        self.model: str | None = None
+        self.errors: list[dict[str, Any]] = []
+        self.embedding_inputs = 0
+        self._columns = {name: array("Q" if ROW[name].itemsize == 8 else "I") for name in ROW.names or ()}
+
+    def rows(self) -> npt.NDArray[Any]:
+        rows = np.empty(self.count, ROW)
+        for name, column in self._columns.items():
+            rows[name] = np.frombuffer(column, dtype=f"u{column.itemsize}")
+        return rows
+
+    def read(self, source: Any, lines: Any, ids: Any) -> None:
+        # Local names: this loop runs a million times in a benchmark.
+        job, loads, dumps = self.job, orjson.loads, orjson.dumps
+        endpoint, code, created = job.endpoint, job.code.encode(), job.created
+        answer = answerer(endpoint, job.answer_bytes)
+        seen: set[str] = set()
+        columns = self._columns
+        add_question, add_source = columns["question"].append, columns["source"].append
+        add_source_size, add_size = columns["source_size"].append, columns["size"].append
+        add_input, add_output = columns["input"].append, columns["output"].append
+        add_id_size, add_bad = columns["id_size"].append, columns["bad"].append
+        made: list[bytes] = []
+        made_ids: list[bytes] = []
+        model: str | None = None
+        number = offset = count = 0
+        for raw in source:
+            number += 1
+            at, offset = offset, offset + len(raw)
+            try:
+                request = loads(raw)
+                custom_id, body = request["custom_id"], request["body"]
+                fits = (
+                    request["url"] == endpoint
+                    and request["method"] == "POST"
+                    and body["model"] == model
+                    and model
+                    and custom_id.__class__ is str
+                    and custom_id not in seen
+                    and custom_id
+                )
+            except (ValueError, KeyError, TypeError):
+                fits = False
+            if not fits:
+                if not raw.strip():
+                    continue
+                error, model = _diagnose(raw, number, endpoint, model, seen)
+                if error is not None:
+                    self.errors.append(error)
+                    if len(self.errors) >= ERRORS_SHOWN:
+                        return
+                    continue
+            if count == job.max_requests:
+                message = f"The input file holds more than {job.max_requests} requests."
+                self.errors.append(line_error("too_many_tasks", message, number))
+                return
+            seen.add(custom_id)
+            identity = dumps(custom_id)
+            try:
+                question, used, produced, reply = answer(body, created)
+                line = _RESULT % (code, count, identity, 200, code, count, reply)
+                add_bad(0)
+            except BadBody as bad:
+                question, used, produced = 0, 0, 0
+                reply = dumps(error_body(str(bad), "invalid_request_error", None, bad.param))
+                line = _RESULT % (code, count, identity, 400, code, count, reply)
+                add_bad(1)
+            if endpoint == "/v1/embeddings":
+                self._count_inputs(body, number)
+            add_question(question)
+            add_source(at)
+            add_source_size(len(raw))
+            add_size(len(line))
+            add_input(used)
+            add_output(produced)
+            add_id_size(len(identity) + 1)
+            made.append(line)
+            made_ids.append(identity)
+            count += 1
+            if len(made) == CHUNK_LINES:
+                lines.write(b"".join(made))
+                ids.write(b"\n".join(made_ids) + b"\n")
+                made.clear()
+                made_ids.clear()
+        lines.write(b"".join(made))
+        if made_ids:
+            ids.write(b"\n".join(made_ids) + b"\n")
+        self.count, self.model = count, model
+
+    def _count_inputs(self, body: dict[str, Any], number: int) -> None:
+        given = body.get("input")
+        before = self.embedding_inputs
+        self.embedding_inputs += len(given) if isinstance(given, list) and given and isinstance(given[0], str) else 1
+        limit = self.job.max_embedding_inputs
+        if before <= limit < self.embedding_inputs:
+            message = f"The batch holds more than {limit} embedding inputs."
+            self.errors.append(line_error("too_many_inputs", message, number))
+
+
+def _diagnose(
+    raw: bytes, number: int, endpoint: str, model: str | None, seen: set[str]
+) -> tuple[dict[str, Any] | None, str | None]:
+    """(what is wrong with a line, the batch's model). The first request sets the model and is no error."""
+    try:
+        request = orjson.loads(raw)
+    except ValueError:
+        return line_error("invalid_json_line", "This line is not parseable as valid JSON.", number), model
+    if not isinstance(request, dict):
+        return line_error("invalid_json_line", "This line is not a JSON object.", number), model
+    for key in ("custom_id", "method", "url", "body"):
+        if request.get(key) in (None, ""):
+            message = f"Missing required parameter: '{key}'."
+            return line_error("missing_required_parameter", message, number, key), model
+    custom_id, body = request["custom_id"], request["body"]
+    if not isinstance(custom_id, str):
+        return line_error("invalid_type", "Invalid type for 'custom_id': expected a string.", number, "custom_id"), model
+    if custom_id in seen:
+        message = f"The custom_id '{custom_id}' is a duplicate: it must be unique for each request in a batch."
+        return line_error("duplicate_custom_id", message, number, "custom_id"), model
+    if request["method"] != "POST":
+        return line_error("invalid_method", "The method of every request must be POST.", number, "method"), model
+    if request["url"] != endpoint:
+        message = f"The URL provided for this request does not match the batch endpoint {endpoint}."
+        return line_error("invalid_url", message, number, "url"), model
+    if not isinstance(body, dict):
+        return line_error("invalid_type", "Invalid type for 'body': expected an object.", number, "body"), model
+    given = body.get("model")
+    if not isinstance(given, str):
+        return line_error("missing_required_parameter", "Missing required parameter: 'model'.", number, "model"), model
+    if model is not None and given != model:
+        message = f"The model '{given}' does not match the model '{model}' of the batch's other requests."
+        return line_error("mismatched_model", message, number, "model"), model
+    return None, given
+
+
+def error_body(message: str, kind: str, code: str | None, param: str | None = None) -> dict[str, Any]:
+    """OpenAI's error object."""
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+@contextmanager
+def mapped(path: Path) -> Iterator[mmap.mmap | bytes]:
+    """A file's bytes, not read into memory."""
+    with path.open("rb") as file:
+        if not path.stat().st_size:
+            yield b""
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+            yield view
