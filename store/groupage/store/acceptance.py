@@ -100,7 +100,7 @@ def _upload(store: Store, spooled: SpooledInput, manifest: JobManifest, beat: Ca
         return
     at = (manifest.tenant, manifest.key)
     if keys.rejected(*at) in missing:
-        store.put_new(keys.rejected(*at), spooled.rejected_path.read_bytes())
+        store.put_file(keys.rejected(*at), spooled.rejected_path)
     numbers = [
         number
         for number in range(len(manifest.segments))

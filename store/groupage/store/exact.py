@@ -99,7 +99,7 @@ def _top_level(text: str, reading: _Reading) -> dict[str, bytes]:
     at = 1
     while small[at] != "}":
         at += small[at] == ","
-        name, at = reading.decoder.raw_decode(small, at + 1)
+        name, at = reading.decoder.raw_decode(small, at)
         _, end = reading.decoder.raw_decode(small, at + 1)
         found[name] = small[at + 1 : end].encode()
         at = end

@@ -38,7 +38,7 @@ class ResultLine:
 
     `body` is JSON as Python values, or as bytes that are valid JSON and are spliced in. `error_class`
     is None exactly where the outcome is an answer. `cost_nano` is what this answer cost, `waste_nano`
-    what was paid without a delivered answer (a billed failure).
+    what was paid without a delivered answer; the cost of a line that is no answer counts as waste too.
     """
 
     index: int
@@ -60,6 +60,11 @@ class ResultLine:
     waste_nano: int = 0
     cost_estimated: bool = False
     provider_ids: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.outcome.answered:
+            self.waste_nano += self.cost_nano or 0
+            self.cost_nano = self.sync_cost_nano = None
 
 
 def encode_fragment(line: ResultLine) -> bytes:

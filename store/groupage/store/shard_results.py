@@ -198,12 +198,9 @@ def _resolve(
 ) -> tuple[Rows, np.ndarray[Any, np.dtype[np.int64]], int]:
     """Sort by index; of several rows of one index the first answered one stays, else the last one.
 
-    What the others cost is added to the waste of the one that stays. An unanswered row's own cost is
-    waste as well: nothing was delivered for it.
+    What the others cost is added to the waste of the one that stays.
     """
     unanswered = rows["outcome"] > ANSWERED_MAX
-    rows["waste"][unanswered] += rows["cost"][unanswered]
-    rows["cost"][unanswered] = 0
     arrival = np.arange(len(rows))
     # Within an index: answered ones first, in order of arrival; unanswered ones after, the last one first.
     order = np.lexsort((np.where(unanswered, -arrival, arrival), unanswered, rows["index"]))
