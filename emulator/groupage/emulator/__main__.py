@@ -17,13 +17,20 @@ def _seconds(text: str) -> float:
 
 def parser() -> argparse.ArgumentParser:
     """All options; defaults are those of `Settings`."""
-    options = argparse.ArgumentParser(prog="python -m groupage.emulator", description="Provider batch APIs on loopback.")
+    options = argparse.ArgumentParser(
+        prog="python -m groupage.emulator", description="Provider batch APIs on loopback."
+    )
     add = options.add_argument
     add("--host", default="127.0.0.1")
     add("--port", type=int, default=0, help="0: a free one")
     add("--state", type=Path, required=True, help="directory; start again on it to go on")
     add("--faults", type=Path, help="fault plan, JSON; 'demo' for the one in the package")
-    add("--turnaround", type=parse_turnaround, default=parse_turnaround("5s"), help="5s, uniform:10s,2m, lognormal:1h,0.8")
+    add(
+        "--turnaround",
+        type=parse_turnaround,
+        default=parse_turnaround("5s"),
+        help="5s, uniform:10s,2m, lognormal:1h,0.8",
+    )
     add("--speed", type=float, default=1.0, help="how fast the emulator's clock runs")
     add("--seed", type=int, default=1)
     add("--answer-bytes", type=int, default=320)

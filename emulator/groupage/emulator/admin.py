@@ -5,16 +5,15 @@ from functools import wraps
 from typing import Any
 
 import orjson
+from groupage.emulator.core import Emulator
+from groupage.emulator.faults import BadPlan, read_plan
+from groupage.emulator.ledger import question_lines
+from groupage.emulator.life import view
 from groupage.schemas import parse_duration
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
-
-from groupage.emulator.core import Emulator
-from groupage.emulator.faults import BadPlan, read_plan
-from groupage.emulator.ledger import question_lines
-from groupage.emulator.life import view
 
 Answer = Callable[[Request], Awaitable[Response]]
 

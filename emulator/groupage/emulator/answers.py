@@ -15,19 +15,19 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import orjson
-
 from groupage.emulator import structured
 
 ANSWER_BYTES = 320
 EXCERPT_CHARS = 48
 EMBEDDING_DIMENSIONS = 8
 _VARIANTS = 32
-_WORDS = (
+_TEXT = (
     "considered and answered with care the sources agree on the main point while the details differ between "
     "authors and years so the summary keeps to what all of them state and names the open questions at the end "
     "further reading is listed under the usual headings and figures are rounded to the nearest sensible unit "
     "as always the reader is invited to check the numbers against the original tables before using them"
-).split()
+)
+_WORDS = _TEXT.split()
 _ODD = "line\u2028paragraph\u2029next\u0085é—日本語 "
 
 
@@ -46,6 +46,18 @@ class Answer(NamedTuple):
     input_tokens: int
     output_tokens: int
     body: bytes
+
+
+class _Made(NamedTuple):
+    """What the slow path has found out about an answer before it gives it a shape."""
+
+    model: str
+    question: str
+    created: int
+    text: str
+    calls: list[Any]
+    used: int
+    produced: int
 
 
 class Filler(NamedTuple):
@@ -114,10 +126,7 @@ def _prompt(endpoint: str, body: dict[str, Any]) -> Any:
 def _words_of(prompt: Any) -> str:
     """The last text in a prompt: a string, a message, or a list that ends with one."""
     while isinstance(prompt, (list, dict)) and prompt:
-        if isinstance(prompt, list):
-            prompt = prompt[-1]
-        else:
-            prompt = prompt.get("content") or prompt.get("text") or ""
+        prompt = prompt[-1] if isinstance(prompt, list) else prompt.get("content") or prompt.get("text") or ""
     return prompt if isinstance(prompt, str) else str(prompt)
 
 
@@ -172,8 +181,21 @@ _CHAT = (
     b'"service_tier":"default","system_fingerprint":null}'
 )
 _PLAIN_KEYS = frozenset(
-    "model messages temperature top_p seed user metadata stop reasoning_effort store max_tokens "
-    "max_completion_tokens max_output_tokens".split()
+    [
+        "model",
+        "messages",
+        "temperature",
+        "top_p",
+        "seed",
+        "user",
+        "metadata",
+        "stop",
+        "reasoning_effort",
+        "store",
+        "max_tokens",
+        "max_completion_tokens",
+        "max_output_tokens",
+    ]
 )
 
 
@@ -253,35 +275,33 @@ def _answer_slowly(endpoint: str, body: dict[str, Any], created: int, size: int)
     if endpoint == "/v1/moderations":
         return Answer(int(question, 16), used, 0, orjson.dumps(_moderation(body, question)))
     text = expected_text(endpoint, body, size)
-    made = (len(text) + 3) // 4
     calls = structured.tool_calls(endpoint, body, text, int(question, 16))
+    made = _Made(body["model"], question, created, text, calls, used, (len(text) + 3) // 4)
     build = {"/v1/chat/completions": _chat, "/v1/responses": _response, "/v1/completions": _completion}[endpoint]
-    return Answer(
-        int(question, 16), used, made, orjson.dumps(build(body["model"], question, created, text, calls, used, made))
-    )
+    return Answer(int(question, 16), used, made.produced, orjson.dumps(build(made)))
 
 
-def _chat(model: str, question: str, created: int, text: str, calls: list[Any], used: int, made: int) -> Any:
-    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
-    if calls:
-        message |= {"content": None, "tool_calls": calls}
+def _chat(made: _Made) -> Any:
+    message: dict[str, Any] = {"role": "assistant", "content": made.text, "refusal": None, "annotations": []}
+    if made.calls:
+        message |= {"content": None, "tool_calls": made.calls}
     return {
-        "id": f"chatcmpl-{question}",
+        "id": f"chatcmpl-{made.question}",
         "object": "chat.completion",
-        "created": created,
-        "model": model,
+        "created": made.created,
+        "model": made.model,
         "choices": [
             {
                 "index": 0,
                 "message": message,
                 "logprobs": None,
-                "finish_reason": "tool_calls" if calls else "stop",
+                "finish_reason": "tool_calls" if made.calls else "stop",
             }
         ],
         "usage": {
-            "prompt_tokens": used,
-            "completion_tokens": made,
-            "total_tokens": used + made,
+            "prompt_tokens": made.used,
+            "completion_tokens": made.produced,
+            "total_tokens": made.used + made.produced,
             "prompt_tokens_details": {"cached_tokens": 0},
             "completion_tokens_details": {"reasoning_tokens": 0},
         },
@@ -290,48 +310,52 @@ def _chat(model: str, question: str, created: int, text: str, calls: list[Any], 
     }
 
 
-def _response(model: str, question: str, created: int, text: str, calls: list[Any], used: int, made: int) -> Any:
+def _response(made: _Made) -> Any:
     message = {
-        "id": f"msg_{question}",
+        "id": f"msg_{made.question}",
         "type": "message",
         "status": "completed",
         "role": "assistant",
-        "content": [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}],
+        "content": [{"type": "output_text", "text": made.text, "annotations": [], "logprobs": []}],
     }
     return {
-        "id": f"resp_{question}",
+        "id": f"resp_{made.question}",
         "object": "response",
-        "created_at": created,
+        "created_at": made.created,
         "status": "completed",
         "error": None,
         "incomplete_details": None,
         "instructions": None,
         "metadata": {},
-        "model": model,
-        "output": calls or [message],
+        "model": made.model,
+        "output": made.calls or [message],
         "parallel_tool_calls": True,
         "temperature": 1.0,
         "tool_choice": "auto",
         "tools": [],
         "top_p": 1.0,
         "usage": {
-            "input_tokens": used,
+            "input_tokens": made.used,
             "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-            "output_tokens": made,
+            "output_tokens": made.produced,
             "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": used + made,
+            "total_tokens": made.used + made.produced,
         },
     }
 
 
-def _completion(model: str, question: str, created: int, text: str, _calls: list[Any], used: int, made: int) -> Any:
+def _completion(made: _Made) -> Any:
     return {
-        "id": f"cmpl-{question}",
+        "id": f"cmpl-{made.question}",
         "object": "text_completion",
-        "created": created,
-        "model": model,
-        "choices": [{"index": 0, "text": text, "logprobs": None, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": used, "completion_tokens": made, "total_tokens": used + made},
+        "created": made.created,
+        "model": made.model,
+        "choices": [{"index": 0, "text": made.text, "logprobs": None, "finish_reason": "stop"}],
+        "usage": {
+            "prompt_tokens": made.used,
+            "completion_tokens": made.produced,
+            "total_tokens": made.used + made.produced,
+        },
     }
 
 

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from starlette.requests import ClientDisconnect, Request
-from starlette.types import Receive, Scope, Send
-
 from groupage.emulator.core import Emulator
 from groupage.emulator.faults import CallRule
 from groupage.emulator.outcomes import http_error
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive, Scope, Send
 
 CHUNK_BYTES = 512 * 1024
 TRANSPORT = "groupage.transport"
@@ -51,10 +50,6 @@ class ApiError(Exception):
     def __init__(self, status: int, body: dict[str, Any], headers: dict[str, str] | None = None) -> None:
         super().__init__(f"{status} {body}")
         self.reply = json_reply(body, status, headers)
-
-
-class ReplyLost(Exception):  # noqa: N818  # not an error of ours: the plan wants the connection cut
-    """Raised by a handler that did its work and whose reply must not arrive."""
 
 
 def json_reply(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
@@ -103,8 +98,6 @@ class Endpoint:
             reply = await self._reply(Request(scope, receive, send), rule)
         except ClientDisconnect:
             return None
-        except ReplyLost:
-            return await _drop(scope, receive)
         if rule is not None:
             if rule.action == "drop_after":
                 return await _drop(scope, receive)
@@ -171,10 +164,7 @@ async def _chunks(span: FileSpan) -> AsyncIterator[bytes]:
 
 async def _send_cut(scope: Scope, receive: Receive, send: Send, reply: Reply, rule: CallRule) -> None:
     body = reply.body
-    if isinstance(body, FileSpan):
-        data = body.path.read_bytes()[body.start : body.end]
-    else:
-        data = body
+    data = body.path.read_bytes()[body.start : body.end] if isinstance(body, FileSpan) else body
     kept = data[: int(len(data) * rule.at)]
     if rule.action == "cut":
         # In mid-line, even where the share happens to end at a line's end.

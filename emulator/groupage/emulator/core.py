@@ -17,8 +17,8 @@ from typing import Any
 from groupage.emulator.clock import Clock, new_clock
 from groupage.emulator.faults import NO_FAULTS, BatchRule, FaultPlan, read_plan
 from groupage.emulator.finish import FinishJob
-from groupage.emulator.life import Batch, Checked, Done, course_of, finished_count, next_change, view
 from groupage.emulator.ledger import Ledger
+from groupage.emulator.life import Batch, Checked, Done, course_of, finished_count, next_change, view
 from groupage.emulator.settings import Settings
 from groupage.emulator.state import File, State
 from groupage.emulator.strikes import Strikes
@@ -193,7 +193,20 @@ class Emulator:
 
     def start(self) -> None:
         """Begin to work on batches; needs a running event loop."""
-        self._tasks = [asyncio.create_task(self._work()), asyncio.create_task(self._sweep())]
+        self._clear_leftovers()
+        parts = (self._worker.warm_up(), self._work(), self._sweep())
+        self._tasks = [asyncio.create_task(part) for part in parts]
+
+    def _clear_leftovers(self) -> None:
+        """Remove what a killed process left half done: uploads without an answer, bytes without a record."""
+        for path in (self.settings.state / "work").iterdir():
+            batch = self.state.batches.get(path.stem)
+            working = batch is not None and batch.done is None and not (batch.checked and batch.checked.errors)
+            if not working and not path.name.startswith("part_"):
+                path.unlink()
+        for path in (self.settings.state / "files").iterdir():
+            if path.name not in self.state.files:
+                path.unlink()
 
     async def _stop_work(self) -> None:
         for task in self._tasks:
@@ -213,7 +226,7 @@ class Emulator:
         while True:
             self._wake.clear()
             now = self.clock.now()
-            due = [(next_change(batch, now), batch.number, batch.id) for batch in self.state.batches.values()]
+            due = [(next_change(batch), batch.number, batch.id) for batch in self.state.batches.values()]
             at, _, batch_id = min(due, default=(math.inf, 0, ""))
             if at > now:
                 wait = None if math.isinf(at) else max(0.0, self.clock.real_seconds(at - now))
@@ -255,6 +268,7 @@ class Emulator:
             self.state.put_batch(replace(self.state.batches[batch.id], checked=checked))
         if checked.errors:
             self._drop_work(batch)
+            self.state.ledger_path(f"{batch.id}.ids").unlink(missing_ok=True)
 
     def _refusal_by_plan(self, batch: Batch) -> dict[str, Any] | None:
         if batch.effect("token_limit"):
@@ -315,17 +329,17 @@ class Emulator:
 
     def _commit_results(self, batch: Batch, done: Done, job: FinishJob) -> None:
         """Move files into place, then one transaction. A kill between the two does the work again."""
-        os.replace(job.page, self.state.ledger_path(f"{batch.id}.page"))
-        moved: list[tuple[str, str, int]] = []
+        job.page.replace(self.state.ledger_path(f"{batch.id}.page"))
+        moved: dict[str, tuple[str, int]] = {}
         for kind, path in (("output", job.output), ("error", job.errors)):
             if path.exists():
                 file_id = "file-" + hashlib.blake2b(f"{batch.id}/{kind}".encode(), digest_size=12).hexdigest()
-                moved.append((kind, file_id, path.stat().st_size))
-                os.replace(path, self.state.file_path(file_id))
+                moved[kind] = (file_id, path.stat().st_size)
+                path.replace(self.state.file_path(file_id))
         with job.struck.open("rb") as lines:
             struck = [(line.split()[0].decode(), int(line.split()[1])) for line in lines]
         with self.state.commit():
-            for kind, file_id, size in moved:
+            for kind, (file_id, size) in moved.items():
                 self.keep_file(
                     file_id=file_id,
                     account=batch.account,
@@ -334,13 +348,14 @@ class Emulator:
                     size=size,
                     expires_s=batch.output_expires_s or FILE_LIFE_S,
                 )
-                done = replace(done, **{f"{kind}_file_id": file_id})
+            done.output_file_id = moved["output"][0] if "output" in moved else None
+            done.error_file_id = moved["error"][0] if "error" in moved else None
             self.state.count_asked(struck)
             self.state.put_batch(replace(self.state.batches[batch.id], done=done))
         self._drop_work(batch)
 
     def _drop_work(self, batch: Batch) -> None:
-        for part in ("input", "lines", "rows", "struck"):
+        for part in ("input", "lines", "rows", "struck", "output", "errors", "page"):
             self.state.work_path(f"{batch.id}.{part}").unlink(missing_ok=True)
 
     async def _sweep(self) -> None:

@@ -9,10 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import orjson
-
 from groupage.emulator.faults import FaultPlan, RequestRule, seed_of
 from groupage.emulator.ledger import PAGE_ROW, batch_cost
-from groupage.emulator.outcomes import FAILED_KINDS, Ending, ending_of, faulty_lines, head_of, is_billed, unfinished_line
+from groupage.emulator.outcomes import (
+    FAILED_KINDS,
+    Ending,
+    ending_of,
+    faulty_lines,
+    head_of,
+    is_billed,
+    unfinished_line,
+)
 from groupage.emulator.work import CHUNK_LINES, ROW, mapped
 
 Indices = npt.NDArray[np.int64]
@@ -232,4 +239,6 @@ def _write_struck(
     with job.struck.open("wb") as file:
         for at, (name, rule) in enumerate(rules):
             if rule.times is not None:
-                file.writelines(b"%b %d\n" % (name.encode(), question) for question in rows["question"][struck == at].tolist())
+                file.writelines(
+                    b"%b %d\n" % (name.encode(), question) for question in rows["question"][struck == at].tolist()
+                )

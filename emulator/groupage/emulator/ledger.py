@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import orjson
-
 from groupage.emulator.outcomes import USABLE, Ending
 from groupage.emulator.state import State
 
@@ -21,7 +20,7 @@ INPUT_USD = 0.15e-6
 OUTPUT_USD = 0.60e-6
 BATCH_DISCOUNT = 0.5
 
-PAGE_ROW = np.dtype(
+PAGE_ROW: np.dtype[Any] = np.dtype(
     [("question", "<u8"), ("input", "<u4"), ("output", "<u4"), ("ending", "u1"), ("billed", "u1"), ("spare", "V6")]
 )
 
@@ -103,7 +102,7 @@ class Ledger:
         }
 
     def _tags(self) -> dict[str, list[str]]:
-        """metadata value -> ids of the batches that carry it: two ids are a double submission."""
+        """Ids of the batches by metadata value: two ids at one value are a double submission."""
         tags: dict[str, list[str]] = {}
         for batch in self._state.batches.values():
             for value in set((batch.metadata or {}).values()):

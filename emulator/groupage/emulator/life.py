@@ -211,7 +211,7 @@ def finished_count(total: int, course: Course) -> int:
     return int(course.share * total + 1e-6)
 
 
-def next_change(batch: Batch, now: float) -> float:
+def next_change(batch: Batch) -> float:
     """When work on this batch is due next (virtual time); infinity if there is none."""
     if batch.checked is None:
         return batch.created_at

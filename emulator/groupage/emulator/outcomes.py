@@ -4,7 +4,6 @@ from enum import IntEnum
 from typing import Any
 
 import orjson
-
 from groupage.emulator.faults import RequestRule
 from groupage.emulator.work import error_body
 
@@ -143,7 +142,7 @@ def faulty_lines(rule: RequestRule, line: bytes) -> tuple[list[bytes], list[byte
     return [*_damaged(kind, head, line)], []
 
 
-def _damaged(kind: str, head: bytes, line: bytes) -> list[bytes]:
+def _damaged(kind: str, head: bytes, line: bytes) -> list[bytes]:  # noqa: PLR0911  # one return a kind
     if kind == "duplicate":
         return [line, line]
     if kind == "unknown_id":

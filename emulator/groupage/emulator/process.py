@@ -37,7 +37,12 @@ class EmulatorProcess:
     """
 
     def __init__(
-        self, state: Path | str, *, faults: Mapping[str, Any] | Path | str | None = None, port: int = 0, **options: object
+        self,
+        state: Path | str,
+        *,
+        faults: Mapping[str, Any] | Path | str | None = None,
+        port: int = 0,
+        **options: object,
     ) -> None:
         self.state = Path(state)
         self.port = port

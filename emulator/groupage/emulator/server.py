@@ -2,21 +2,22 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, cast
 
 import orjson
 import uvicorn
-from starlette.applications import Starlette
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
 from groupage.emulator import admin, openai
 from groupage.emulator.calls import TRANSPORT
 from groupage.emulator.core import Emulator
 from groupage.emulator.faults import FaultPlan
 from groupage.emulator.settings import Settings
+from starlette.applications import Starlette
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
 class Protocol(HttpToolsProtocol):
@@ -24,14 +25,14 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope[TRANSPORT] = self.transport  # type: ignore[literal-required]
+        cast("dict[str, Any]", self.scope)[TRANSPORT] = self.transport
 
 
 def build_app(core: Emulator) -> Starlette:
     """All provider APIs and the admin API on one core."""
 
     @contextlib.asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
         core.start()
         yield
         await core.close()
@@ -85,7 +86,5 @@ def serve(settings: Settings, plan: FaultPlan | None = None, on_listening: Calla
 
 def print_listening(base_url: str) -> None:
     """One JSON line on stdout: {"base_url": "http://127.0.0.1:P/v1", "pid": N}."""
-    import os
-
     sys.stdout.write(orjson.dumps({"base_url": base_url, "pid": os.getpid()}).decode() + "\n")
     sys.stdout.flush()

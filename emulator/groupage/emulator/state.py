@@ -6,14 +6,13 @@ before the caller gets an answer: a killed process loses nothing that was acknow
 
 import fcntl
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import orjson
-
 from groupage.emulator.life import Batch, load_batch
 
 _TABLES = """
@@ -91,7 +90,7 @@ class State:
         self.rules = {row[0]: RuleCount(row[1], row[2]) for row in self.db.execute("SELECT * FROM rules")}
 
     @contextmanager
-    def commit(self) -> Iterator[None]:
+    def commit(self) -> Generator[None]:
         self.db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -147,6 +146,7 @@ class State:
         with self.commit():
             for table in ("files", "batches", "rules", "asked"):
                 self.db.execute(f"DELETE FROM {table}")  # noqa: S608  # names from the line above
+            self.db.execute("DELETE FROM meta WHERE name LIKE 'last_%' OR name LIKE 'upload_%'")
         for part in ("files", "work", "ledger"):
             for path in (self.directory / part).iterdir():
                 path.unlink(missing_ok=True)

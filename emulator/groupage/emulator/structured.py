@@ -41,10 +41,10 @@ def sample(schema: dict[str, Any], text: str, seed: int, root: dict[str, Any] | 
         if schema.get(key):
             return sample(schema[key][0], text, seed, root, depth + 1)
     kind = schema.get("type", "object" if "properties" in schema else "string")
-    return _of_kind(kind[0] if isinstance(kind, list) else kind, schema, text, seed, root, depth)
+    return _of_kind(kind[0] if isinstance(kind, list) else kind, schema, text, seed, root=root, depth=depth)
 
 
-def _of_kind(kind: str, schema: dict[str, Any], text: str, seed: int, root: dict[str, Any], depth: int) -> Any:
+def _of_kind(kind: str, schema: dict[str, Any], text: str, seed: int, *, root: dict[str, Any], depth: int) -> Any:
     if kind == "object":
         return {
             name: sample(inner, text, seed // (at + 2), root, depth + 1)

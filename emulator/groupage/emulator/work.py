@@ -7,7 +7,7 @@ of some. Both stream: memory holds some 40 bytes a request, never the file.
 
 import mmap
 from array import array
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import orjson
-
 from groupage.emulator.answers import BadBody, answerer
 
 CHUNK_LINES = 2048
 ERRORS_SHOWN = 100
-ROW = np.dtype(
+ROW: np.dtype[Any] = np.dtype(
     [
         ("question", "<u8"),
         ("source", "<u8"),
@@ -101,7 +100,7 @@ class _Reader:
             rows[name] = np.frombuffer(column, dtype=f"u{column.itemsize}")
         return rows
 
-    def read(self, source: Any, lines: Any, ids: Any) -> None:
+    def read(self, source: Any, lines: Any, ids: Any) -> None:  # noqa: C901, PLR0915  # one loop, inlined for speed
         # Local names: this loop runs a million times in a benchmark.
         job, loads, dumps = self.job, orjson.loads, orjson.dumps
         endpoint, code, created = job.endpoint, job.code.encode(), job.created
@@ -189,7 +188,7 @@ class _Reader:
             self.errors.append(line_error("too_many_inputs", message, number))
 
 
-def _diagnose(
+def _diagnose(  # noqa: C901, PLR0911  # one check after the other
     raw: bytes, number: int, endpoint: str, model: str | None, seen: set[str]
 ) -> tuple[dict[str, Any] | None, str | None]:
     """(what is wrong with a line, the batch's model). The first request sets the model and is no error."""
@@ -205,7 +204,9 @@ def _diagnose(
             return line_error("missing_required_parameter", message, number, key), model
     custom_id, body = request["custom_id"], request["body"]
     if not isinstance(custom_id, str):
-        return line_error("invalid_type", "Invalid type for 'custom_id': expected a string.", number, "custom_id"), model
+        return line_error(
+            "invalid_type", "Invalid type for 'custom_id': expected a string.", number, "custom_id"
+        ), model
     if custom_id in seen:
         message = f"The custom_id '{custom_id}' is a duplicate: it must be unique for each request in a batch."
         return line_error("duplicate_custom_id", message, number, "custom_id"), model
@@ -231,7 +232,7 @@ def error_body(message: str, kind: str, code: str | None, param: str | None = No
 
 
 @contextmanager
-def mapped(path: Path) -> Iterator[mmap.mmap | bytes]:
+def mapped(path: Path) -> Generator[mmap.mmap | bytes]:
     """A file's bytes, not read into memory."""
     with path.open("rb") as file:
         if not path.stat().st_size:

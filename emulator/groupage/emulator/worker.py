@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-
 from groupage.emulator.faults import FaultPlan
 from groupage.emulator.finish import FinishJob, finish
 from groupage.emulator.work import CheckJob, check
@@ -87,8 +86,12 @@ class Worker:
             raise WorkFailed(str(answer["failed"]))
         return dict(answer["ok"])
 
-    async def _try(self, line: bytes) -> dict[str, Any] | None:
-        """None if the process died."""
+    async def warm_up(self) -> None:
+        """Start the process before there is work: importing takes a second."""
+        async with self._turn:
+            await self._running()
+
+    async def _running(self) -> asyncio.subprocess.Process:
         if self._process is None:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -97,12 +100,17 @@ class Worker:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
             )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        return self._process
+
+    async def _try(self, line: bytes) -> dict[str, Any] | None:
+        """None if the process died."""
+        process = await self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            self._process.stdin.write(line)
-            await self._process.stdin.drain()
-            reply = await self._process.stdout.readline()
+            process.stdin.write(line)
+            await process.stdin.drain()
+            reply = await process.stdout.readline()
         except ConnectionError:
             return None
         return dict(orjson.loads(reply)) if reply.endswith(b"\n") else None

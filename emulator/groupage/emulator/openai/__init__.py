@@ -1,11 +1,10 @@
 """OpenAI's files, uploads, batches and sync endpoints, as the official SDK expects them."""
 
-from starlette.routing import BaseRoute, Route
-
 from groupage.emulator.calls import Endpoint, Handler
 from groupage.emulator.core import Emulator
 from groupage.emulator.openai import batches, files, sync, uploads
 from groupage.emulator.openai.accounts import authenticate
+from starlette.routing import BaseRoute, Route
 
 
 def routes(core: Emulator) -> list[BaseRoute]:

@@ -3,11 +3,10 @@
 import hashlib
 from typing import Any
 
-from starlette.requests import Request
-
 from groupage.emulator.calls import ApiError
 from groupage.emulator.core import Emulator
 from groupage.emulator.work import error_body
+from starlette.requests import Request
 
 
 def authenticate(request: Request, core: Emulator) -> str:

@@ -43,7 +43,9 @@ def _metadata(given: Any) -> dict[str, str] | None:
         raise bad_request(f"Invalid 'metadata': expected an object with at most {METADATA_PAIRS} pairs.", "metadata")
     for key, value in given.items():
         if not isinstance(value, str) or len(value) > METADATA_VALUE or len(key) > METADATA_KEY:
-            message = f"Invalid 'metadata.{key}': keys up to {METADATA_KEY}, text values up to {METADATA_VALUE} characters."
+            message = (
+                f"Invalid 'metadata.{key}': keys up to {METADATA_KEY}, text values up to {METADATA_VALUE} characters."
+            )
             raise bad_request(message, "metadata")
     return dict(given)
 

@@ -1,12 +1,11 @@
 """/v1/files: bytes go straight to disk and come straight from it."""
 
-import os
 import re
 from typing import Any
 
 from groupage.emulator.calls import Call, FileSpan, Reply, json_reply
 from groupage.emulator.core import FILE_LIFE_S
-from groupage.emulator.multipart import BadForm, FormTooLarge, read_form
+from groupage.emulator.multipart import BadForm, Form, FormTooLarge, read_form
 from groupage.emulator.openai.accounts import bad_request, expiry_of, limit_of, page_of
 from groupage.emulator.state import File
 
@@ -35,14 +34,10 @@ async def create(call: Call) -> Reply:
     content_type = call.request.headers.get("content-type", "")
     try:
         form = await read_form(call.request.stream(), content_type, path, core.settings.max_file_bytes)
-        if form.filename is None:
-            raise BadForm("Missing required parameter: 'file'.")
-        purpose = form.fields.get("purpose")
-        if purpose not in PURPOSES:
-            raise BadForm(f"'{purpose}' is not one of {list(PURPOSES)} - 'purpose'")
+        purpose = _purpose(form)
         expires_s = _expiry(form.fields)
         check_file_count(call)
-        os.replace(path, core.state.file_path(file_id))
+        path.replace(core.state.file_path(file_id))
     except BadForm as error:
         raise bad_request(str(error)) from error
     except FormTooLarge as error:
@@ -54,13 +49,22 @@ async def create(call: Call) -> Reply:
         file = core.keep_file(
             file_id=file_id,
             account=call.account,
-            filename=form.filename,
+            filename=form.filename or "upload",
             purpose=purpose,
             size=form.size,
             expires_s=expires_s or (FILE_LIFE_S if purpose == "batch" else None),
             lag_s=call.lag_s,
         )
     return json_reply(shape(file))
+
+
+def _purpose(form: Form) -> str:
+    if form.filename is None:
+        raise BadForm("Missing required parameter: 'file'.")
+    purpose = form.fields.get("purpose", "")
+    if purpose not in PURPOSES:
+        raise BadForm(f"'{purpose}' is not one of {list(PURPOSES)} - 'purpose'")
+    return purpose
 
 
 def _expiry(fields: dict[str, str]) -> int | None:

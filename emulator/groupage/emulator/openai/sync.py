@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import dataclass, field
 
 import orjson
-
 from groupage.emulator.answers import Answer, BadBody, answerer
 from groupage.emulator.calls import ApiError, Call, Handler, Reply, json_reply
 from groupage.emulator.core import Emulator
@@ -58,7 +57,9 @@ def handler(endpoint: str, limiter: Limiter) -> Handler:
             raise bad_request(str(error), error.param) from error
         if core.settings.sync_latency_s:
             await asyncio.sleep(core.clock.real_seconds(core.settings.sync_latency_s))
-        rule = core.strikes.sync_request(made.question, await call.request.body()) if core.strikes.plan.requests else None
+        rule = (
+            core.strikes.sync_request(made.question, await call.request.body()) if core.strikes.plan.requests else None
+        )
         return _reply(call, made, rule, headers)
 
     return handle

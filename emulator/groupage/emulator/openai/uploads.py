@@ -1,6 +1,5 @@
 """/v1/uploads: a large file in parts. What is not completed lies in `work/` until it is, or is cancelled."""
 
-import os
 import shutil
 from typing import Any
 
@@ -51,7 +50,7 @@ async def add_part(call: Call) -> Reply:
         form = await read_form(call.request.stream(), content_type, path, PART_BYTES, "data")
         upload = _pending(call)
         if form.filename is None:
-            raise BadForm("Missing required parameter: 'data'.")
+            raise bad_request("Missing required parameter: 'data'.", "data")
         upload["parts"].append(part_id)
         _store(call, upload)
         kept = True
@@ -82,7 +81,7 @@ async def complete(call: Call) -> Reply:
     if size != upload["bytes"]:
         path.unlink()
         raise bad_request(f"The parts hold {size} bytes; the upload was declared with {upload['bytes']}.", "bytes")
-    os.replace(path, core.state.file_path(file_id))
+    path.replace(core.state.file_path(file_id))
     with core.state.commit():
         file = core.keep_file(
             file_id=file_id,
