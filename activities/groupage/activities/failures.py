@@ -23,7 +23,14 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 DEFINITIVE = frozenset(
-    {ErrorClass.invalid, ErrorClass.too_large, ErrorClass.account, ErrorClass.quota, ErrorClass.missing}
+    {
+        ErrorClass.invalid,
+        ErrorClass.too_large,
+        ErrorClass.account,
+        ErrorClass.quota,
+        ErrorClass.missing,
+        ErrorClass.cancelled,
+    }
 )
 """Trying the same call again cannot help: the workflow decides what is next. A quota is waited for by the
 workflow as well, because only it knows what else of ours fills the quota."""

@@ -8,8 +8,7 @@ says as a plain text where an object is expected (PO-22).
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Sequence
-from datetime import datetime, timedelta
-from itertools import pairwise
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from groupage.activities.providers.openai_errors import (
     translate,
 )
 from groupage.activities.providers.openai_files import file_name, save_body, tag_of_file
+from groupage.activities.providers.openai_listing import listed
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, Outcome, ProviderLimits
 from groupage.schemas.errors import ProviderError
@@ -39,10 +39,6 @@ PAGE = 100
 """Batches a page, the most that OpenAI gives."""
 FILES_PAGE = 1000
 """Files a page; OpenAI allows 10,000, which is 2 MB of listing."""
-MAX_PAGES = 10_000
-"""A listing that goes on for longer than this goes round in circles."""
-CLOCK_SKEW = timedelta(minutes=5)
-"""How far the server's clock may be behind ours where a listing is cut by time."""
 
 
 class OpenAIProvider:
@@ -53,6 +49,7 @@ class OpenAIProvider:
         self._settings = settings
         self._dialect: Compatibility = DIALECTS.get(settings.kind or name) or DIALECTS["openai-compatible"]
         self._client: AsyncOpenAI | None = None
+        self._connecting = asyncio.Lock()
 
     # ----- what a batch may hold, and how a line is written -----
 
@@ -132,7 +129,7 @@ class OpenAIProvider:
         with path.open("rb") as content:
             file = await self._call(
                 f"upload of {name}",
-                self._sdk().files.with_raw_response.create(
+                (await self._sdk()).files.with_raw_response.create(
                     file=(name, content, "application/jsonl"), purpose="batch", **options
                 ),
             )
@@ -151,7 +148,7 @@ class OpenAIProvider:
         try:
             batch = await self._call(
                 what,
-                self._sdk().batches.with_raw_response.create(
+                (await self._sdk()).batches.with_raw_response.create(
                     endpoint=endpoint,
                     input_file_id=files[0],
                     timeout=self._timeout(self._settings.create_timeout_s),
@@ -166,12 +163,14 @@ class OpenAIProvider:
 
     async def status(self, batch_id: str) -> BatchStatus:
         what = f"status of {batch_id}"
-        return self._batch(await self._call(what, self._sdk().batches.with_raw_response.retrieve(batch_id)), what)
+        return self._batch(
+            await self._call(what, (await self._sdk()).batches.with_raw_response.retrieve(batch_id)), what
+        )
 
     async def cancel(self, batch_id: str) -> BatchStatus:
         what = f"cancel of {batch_id}"
         try:
-            batch = await self._call(what, self._sdk().batches.with_raw_response.cancel(batch_id))
+            batch = await self._call(what, (await self._sdk()).batches.with_raw_response.cancel(batch_id))
         except ProviderError as error:
             if error.status not in {400, 409}:
                 raise
@@ -193,7 +192,7 @@ class OpenAIProvider:
         import openai
 
         what = f"download of {file.ref}"
-        streaming = self._sdk().files.with_streaming_response.content(
+        streaming = (await self._sdk()).files.with_streaming_response.content(
             file.ref,
             timeout=self._timeout(self._settings.transfer_timeout_s),
             extra_headers={"Accept-Encoding": "gzip, identity"},
@@ -218,7 +217,7 @@ class OpenAIProvider:
         if kind != "file":
             return  # batches cannot be deleted here; they are only records
         try:
-            await self._call(f"delete of {ref}", self._sdk().files.with_raw_response.delete(ref))
+            await self._call(f"delete of {ref}", (await self._sdk()).files.with_raw_response.delete(ref))
         except ProviderError as error:
             if error.error_class is not ErrorClass.missing:
                 raise
@@ -254,8 +253,9 @@ class OpenAIProvider:
         headers = {"Content-Type": "application/json", **call.extra}
         options: Any = {"headers": headers, "timeout": self._timeout(call.timeout_s), "security": {"bearer_auth": True}}
         try:
+            client = await self._sdk()
             async with asyncio.timeout(call.timeout_s):
-                response = await self._sdk().post(path, cast_to=httpx2.Response, content=call.body, options=options)
+                response = await client.post(path, cast_to=httpx2.Response, content=call.body, options=options)
         except openai.APIStatusError as error:
             return self._reply(call, error.response)
         except TimeoutError:
@@ -282,25 +282,34 @@ class OpenAIProvider:
         return answer
 
     async def close(self) -> None:
-        client, self._client = self._client, None
+        client, self._client, self._connecting = self._client, None, asyncio.Lock()
         if client is not None:
             await client.close()
 
     # ----- inside -----
 
-    def _sdk(self) -> "AsyncOpenAI":
-        if self._client is None:
-            from openai import AsyncOpenAI
+    async def _sdk(self) -> "AsyncOpenAI":
+        async with self._connecting:
+            if self._client is not None:
+                return self._client
+            # Importing the SDK takes a second of CPU and more on a busy machine: not in the event loop.
+            self._client = await asyncio.to_thread(self._connect)
+            return self._client
 
-            base_url, api_key = self._address()
-            self._client = AsyncOpenAI(
-                api_key=api_key,
-                base_url=base_url,
-                max_retries=0,
-                timeout=self._timeout(self._settings.request_timeout_s),
-                default_headers=dict(self._settings.extra_headers) or None,
-            )
-        return self._client
+    def _connect(self) -> "AsyncOpenAI":
+        from openai import AsyncOpenAI
+
+        base_url, api_key = self._address()
+        client = AsyncOpenAI(
+            api_key=api_key,
+            base_url=base_url,
+            max_retries=0,
+            timeout=self._timeout(self._settings.request_timeout_s),
+            default_headers=dict(self._settings.extra_headers) or None,
+        )
+        # Resources are imported when they are first named.
+        _ = client.batches.with_raw_response, client.files.with_raw_response
+        return client
 
     def _address(self) -> tuple[str, str]:
         """(base URL, key) from the profile, else from the dialect's environment variables.
@@ -349,18 +358,18 @@ class OpenAIProvider:
 
     async def _batches(self, since: datetime | None) -> AsyncIterator[BatchStatus]:
         """All batches made since then. One that cannot be read does not empty the listing (PO-10)."""
-        client = self._sdk()
+        client = await self._sdk()
 
         async def page(after: str | None) -> dict[str, Any]:
             options = self._page_options(PAGE, after)
             listing: Any = client.batches.with_raw_response.list(**options)
             return await self._call("list of batches", listing)
 
-        async for item in self._items(page, since):
+        async for item in listed(page, since, paged=self._dialect.list_takes_parameters):
             yield read_batch(item)
 
     async def _files(self, purpose: str, since: datetime | None) -> AsyncIterator[dict[str, Any]]:
-        client = self._sdk()
+        client = await self._sdk()
 
         async def page(after: str | None) -> dict[str, Any]:
             options = self._page_options(FILES_PAGE, after)
@@ -369,7 +378,7 @@ class OpenAIProvider:
             listing: Any = client.files.with_raw_response.list(**options)
             return await self._call("list of files", listing)
 
-        async for item in self._items(page, since):
+        async for item in listed(page, since, paged=self._dialect.list_takes_parameters):
             if item.get("purpose") in {purpose, None}:
                 yield item
 
@@ -380,44 +389,6 @@ class OpenAIProvider:
         if not self._dialect.list_takes_parameters:
             return {}
         return {"limit": limit} if after is None else {"limit": limit, "after": after}
-
-    async def _items(self, page: Any, since: datetime | None) -> AsyncIterator[dict[str, Any]]:
-        """The objects with an id of all pages, up to the first page that is wholly older than `since`.
-
-        Newest first is what OpenAI's listings look like but not what is promised: the cut is made only
-        where the page itself is in that order.
-        """
-        horizon = since - CLOCK_SKEW if since is not None else None
-        after: str | None = None
-        seen: set[str] = set()
-        for _ in range(MAX_PAGES):
-            listing = await page(after)
-            data = listing.get("data")
-            items = [item for item in data if _has_id(item)] if isinstance(data, list) else []
-            fresh = [item for item in items if item["id"] not in seen]
-            seen = {item["id"] for item in items}
-            for item in fresh:
-                made = read_time(item.get("created_at"))
-                if horizon is None or made is None or made >= horizon:
-                    yield item
-            # A server that ignores `after` gives the same page for ever.
-            if not fresh or not listing.get("has_more") or not self._dialect.list_takes_parameters:
-                return
-            if horizon is not None and _wholly_older(fresh, horizon):
-                return
-            after = items[-1]["id"]
-
-
-def _has_id(item: Any) -> bool:
-    return isinstance(item, dict) and isinstance(item.get("id"), str) and bool(item["id"])
-
-
-def _wholly_older(items: list[dict[str, Any]], horizon: datetime) -> bool:
-    times = [read_time(item.get("created_at")) for item in items]
-    known = [made for made in times if made is not None]
-    if len(known) != len(times):
-        return False
-    return all(made < horizon for made in known) and all(a >= b for a, b in pairwise(known))
 
 
 def _no_reply(call: SyncCall, code: str, message: str) -> Answer:

@@ -1,0 +1,194 @@
+"""The surroundings of the provider tests: a real emulator process, a real store, the real SDK, one shard."""
+
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from groupage.activities.batch import BatchActivities
+from groupage.activities.providers.openai import OpenAIProvider
+from groupage.activities.registry import Context
+from groupage.activities.settings import ActivitySettings, ProviderSettings
+from groupage.schemas import JobRef, Request, Route, ShardPlan, ShardRef
+from groupage.schemas.activity_calls import AwaitBatch, SubmitBatch
+from groupage.store.acceptance import accept_job
+from groupage.store.deployment import deployment_owner
+from groupage.store.objects import Store, open_store
+from groupage.store.shards import write_shard
+from groupage.store.spool import spool_requests
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.testing import ActivityEnvironment
+
+ENDPOINT = "/v1/chat/completions"
+MODEL = "gpt-4o-mini"
+
+
+class Emulator:
+    """One `python -m groupage.emulator`, asked through its admin interface."""
+
+    def __init__(self, state: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "groupage.emulator", "--state", str(state), "--turnaround", "10m", *options]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert self._process.stdout is not None
+        self.base_url: str = json.loads(self._process.stdout.readline())["base_url"]
+
+    def close(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(10)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def faults(self, **plan: Any) -> None:
+        self._ask("PUT", "faults", plan)
+
+    def reset(self) -> None:
+        self._ask("POST", "reset", {})
+        self.faults()
+
+    def advance(self, by: str) -> None:
+        self._ask("POST", "clock/advance", {"by": by})
+
+    def state(self) -> dict[str, Any]:
+        return self._ask("GET", "state")
+
+    def ledger(self) -> dict[str, Any]:
+        return self._ask("GET", "ledger")
+
+    def creates(self) -> int:
+        """POSTs to /v1/batches, whatever became of them."""
+        return self.state()["calls"].get("batches.create", 0)
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        url = self.base_url.removesuffix("/v1") + f"/_emulator/{path}"
+        data = None if body is None else json.dumps(body).encode()
+        with urllib.request.urlopen(urllib.request.Request(url, data, method=method), timeout=30) as answer:
+            return json.loads(answer.read())
+
+
+class World:
+    """A context on a fresh store, and activities run as attempts of Temporal's would be."""
+
+    def __init__(self, emulator: Emulator, folder: Path, **settings: Any) -> None:
+        self.emulator = emulator
+        self.folder = folder
+        provider = {"base_url": emulator.base_url, "api_key": "test", **settings.pop("provider", {})}
+        self.spool = folder / "spool"
+        self.spool.mkdir()
+        self.settings = ActivitySettings(
+            store_url=settings.pop("store_url", "memory://"),
+            spool_dir=self.spool,
+            providers={"openai": ProviderSettings(**provider)},
+            **{"create_visibility_s": 0.5, "delete_pause_s": 0.01, **settings},
+        )
+        self.context = Context(self.settings)
+        self.activities = BatchActivities(self.context)
+        self.contexts = [self.context]
+        self._jobs = 0
+
+    @property
+    def store(self) -> Store:
+        return self.context.store
+
+    @property
+    def provider(self) -> OpenAIProvider:
+        provider = self.context.provider("openai")
+        assert isinstance(provider, OpenAIProvider)
+        return provider
+
+    def use(self, provider: OpenAIProvider) -> None:
+        self.context._providers["openai", "default"] = provider
+
+    def again(self) -> "World":
+        """The same store and emulator as a new process would have them: nothing remembered."""
+        other = object.__new__(World)
+        other.__dict__.update(self.__dict__)
+        other.context = Context(self.settings, store=self.context.store)
+        other.activities = BatchActivities(other.context)
+        self.contexts.append(other.context)
+        return other
+
+    async def close(self) -> None:
+        for context in self.contexts:
+            await context.close()
+
+    def shard(self, requests: int = 10, *, model: str = MODEL) -> ShardRef:
+        """An accepted job of so many requests with one shard, number 0 of round 0."""
+        self._jobs += 1
+        key = f"job-{self._jobs}"
+        lines = [
+            Request(
+                id=f"caller/{n}", body={"model": model, "messages": [{"role": "user", "content": f"{key} question {n}"}]}
+            )
+            for n in range(requests)
+        ]
+        spooled = spool_requests(lines, self.folder / f"in-{key}", provider="openai")
+        owner = deployment_owner(self.store)
+        manifest = accept_job(self.store, spooled, tenant="tests", key=key, owner=owner)
+        job = JobRef(tenant="tests", key=key, token=manifest.token, provider="openai")
+        plan = ShardPlan(
+            round=0, shard=0, route=Route.batch, endpoint=ENDPOINT, model=model, requests=requests,
+            bytes=1, tokens=1, first_index=0, last_index=requests - 1,
+        )  # fmt: skip
+        write_shard(self.store, "tests", key, plan, np.arange(requests, dtype=np.uint32))
+        return ShardRef(job=job, round=0, shard=0)
+
+    async def submit(self, shard: ShardRef, *, attempt: int = 1, not_ids: list[str] | None = None) -> Any:
+        request = SubmitBatch(shard=shard, not_ids=not_ids or [])
+        return await attempt_of(self.activities.submit_batch, request, attempt=attempt)
+
+    def awaiting(self, shard: ShardRef, batch_id: str, **fields: Any) -> AwaitBatch:
+        fields = {"submitted_at": datetime.now(UTC), "poll_s": 0.01, **fields}
+        return AwaitBatch(shard=shard, batch_id=batch_id, **fields)
+
+
+async def attempt_of(
+    activity: Callable[..., Any],
+    request: Any,
+    *,
+    attempt: int = 1,
+    details: list[Any] | None = None,
+    beats: list[Any] | None = None,
+) -> Any:
+    """Run one attempt. `details` are the last attempt's heartbeat details; `beats` collects this one's."""
+    environment = ActivityEnvironment()
+    environment.info = dataclasses.replace(environment.info, attempt=attempt, heartbeat_details=details or [])
+    seen = beats if beats is not None else []
+    environment.on_heartbeat = lambda *given: seen.append(list(given))
+    return await environment.run(activity, request)
+
+
+async def attempts_of(activity: Callable[..., Any], request: Any, *, most: int = 100, sleep: bool = True) -> Any:
+    """Attempt after attempt as Temporal would make them, with short pauses; (result, the failures before it)."""
+    import asyncio
+
+    details: list[Any] = []
+    failures: list[ApplicationError] = []
+    for attempt in range(1, most + 1):
+        beats: list[Any] = []
+        try:
+            return await attempt_of(activity, request, attempt=attempt, details=details, beats=beats), failures
+        except ApplicationError as failure:
+            if failure.non_retryable:
+                raise
+            failures.append(failure)
+            # What a worker sends: JSON, without types.
+            details = json.loads(json.dumps([one.model_dump(mode="json") for one in beats[-1]])) if _models(beats) else []
+            delay = failure.next_retry_delay
+            if sleep and delay is not None:
+                await asyncio.sleep(min(delay.total_seconds(), 0.3))
+    raise AssertionError(f"no end after {most} attempts; the last failure: {failures[-1]}")
+
+
+def _models(beats: list[Any]) -> bool:
+    return bool(beats) and all(hasattr(one, "model_dump") for one in beats[-1]) and bool(beats[-1])
+
+
+def benign(failure: ApplicationError) -> bool:
+    return failure.category is ApplicationErrorCategory.BENIGN
