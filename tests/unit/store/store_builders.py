@@ -30,7 +30,8 @@ def spool(lines: Iterable[bytes] | bytes, **options: Any) -> SpooledInput:
     """Spool lines (joined by newlines) or whole bytes into a folder of its own."""
     data = lines if isinstance(lines, bytes) else b"".join(line + b"\n" for line in lines)
     folder = Path(tempfile.mkdtemp(prefix="spool-"))
-    return spool_requests([data] if data else [], folder, **{"provider": "openai", **options})
+    arguments: dict[str, Any] = {"provider": "openai", **options}
+    return spool_requests([data] if data else [], folder, **arguments)
 
 
 def accept(store: Store, spooled: SpooledInput, key: str = AT[1]) -> JobManifest:
@@ -105,9 +106,5 @@ def write_results(
 def merge(
     store: Store, manifest: JobManifest, shards: list[tuple[int, int]], directory: Path, **options: Any
 ) -> Merged:
-    return merge_job(
-        store,
-        manifest,
-        shards,
-        **{"no_result": NO_RESULT, "effective_until": LATER, "directory": directory, **options},
-    )
+    arguments: dict[str, Any] = {"no_result": NO_RESULT, "effective_until": LATER, "directory": directory, **options}
+    return merge_job(store, manifest, shards, **arguments)

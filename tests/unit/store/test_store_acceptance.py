@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from groupage.schemas.errors import KeyConflict, StoreError, UnknownJob
 from groupage.store import keys
@@ -63,8 +64,6 @@ def test_an_accepted_job_reads_back_as_it_was_spooled(store: Store) -> None:
 
 
 def test_requests_are_read_by_sorted_indices_across_segments(store: Store) -> None:
-    import numpy as np
-
     reader = SegmentReader(store, accept(store, spool(LINES, segment_requests=6)))
     wanted = np.array([0, 5, 6, 11, 12, 19], dtype=np.uint32)
     assert [request.id for request in reader.requests(wanted)] == [f"id-{n}" for n in wanted]

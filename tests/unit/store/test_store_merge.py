@@ -16,6 +16,7 @@ from groupage.store.merge import Merged
 from groupage.store.objects import Store, open_store
 from groupage.store.reader import JobResults, claim_results, is_claimed, parse_result, read_summary
 from groupage.store.results import ResultLine
+from groupage.store.segments import SegmentReader
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_builders import AT, LATER, NOW, accept, answer, batch_line, failure, merge, spool, write_results
@@ -286,8 +287,6 @@ def test_ids_and_bodies_survive_the_whole_way(
         for id_, text, own in zip(ids, texts, labels, strict=True)
     ]
     manifest = accept(store, spool(inputs, segment_requests=segment, model="m"))
-    from groupage.store.segments import SegmentReader
-
     requests = list(SegmentReader(store, manifest).requests())
     assert [json.loads(one.body)["messages"][0]["content"] for one in requests] == texts
     rounds = data.draw(st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=len(ids), max_size=len(ids)))
