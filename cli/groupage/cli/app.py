@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
+
+def finish(code: int, **_: object) -> None:
+    """A command's return value is the exit code."""
+    raise typer.Exit(code)
+
+
 app = typer.Typer(
+    result_callback=finish,
     name="groupage",
     help="LLM requests that can wait, at the providers' half-price batch rates, durably, by a deadline.",
     no_args_is_help=True,

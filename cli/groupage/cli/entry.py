@@ -22,14 +22,13 @@ def main() -> NoReturn:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; every error has become a message by then."""
     from groupage.cli.app import app
-    from typer.exceptions import Abort, TyperException
 
     try:
-        code = app(arguments, prog_name="groupage", standalone_mode=False)
-    except TyperException as error:
-        error.show(file=sys.stderr)
-        return error.exit_code
-    except (Abort, KeyboardInterrupt):
+        app(arguments, prog_name="groupage")
+    except SystemExit as end:
+        # typer has said what is wrong with the usage, or a command has returned its code (app.finish).
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): nobody is left to be told.
@@ -37,7 +36,7 @@ def run(arguments: list[str]) -> int:
         return EXIT_UNEXPECTED
     except Exception as error:  # noqa: BLE001 - the last stop: everything becomes a message and a code
         return report(error, as_json="--json" in arguments)
-    return code if isinstance(code, int) else 0
+    return 0
 
 
 def tell(text: str) -> None:

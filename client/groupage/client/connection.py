@@ -15,7 +15,8 @@ from groupage.client.config import ClientSettings, temporal_connect_config
 from groupage.client.local_server import find_local_server
 from groupage.schemas.errors import GroupageError, UsageError
 from groupage.schemas.signals import TASK_QUEUE
-from groupage.store import Store, deployment_owner, open_store
+from groupage.store.deployment import deployment_owner
+from groupage.store.objects import Store, open_store
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.runtime import Runtime

@@ -14,7 +14,7 @@ or in `config.toml`::
 Secrets stay in this process: jobs name a profile, never a key.
 """
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -24,12 +24,15 @@ from groupage.client.config import ClientSettings
 from groupage.schemas import Duration
 from pydantic import Field, field_validator
 
-_ACTIVITY_DEFAULTS = ActivitySettings(store_url="")
+_WAITS_TYPES = {
+    each.name: type(each.default) for each in fields(ActivitySettings) if isinstance(each.default, (int, float))
+}
+_WAITS = frozenset(_WAITS_TYPES)
 _PROVIDER_FIELDS = frozenset(each.name for each in fields(ProviderSettings))
 
 
 class Settings(ClientSettings):
-    """Everything that `groupage worker` reads. Seconds and counts; see `ActivitySettings` for the waits."""
+    """Everything that `groupage worker` reads. Durations are written 20s, 5m."""
 
     providers: dict[str, ProviderSettings] = Field(default_factory=dict, repr=False)
     """By "openai" or "openai/profile"."""
@@ -48,13 +51,8 @@ class Settings(ClientSettings):
     log_format: Literal["auto", "console", "json"] = "auto"
     """auto: console on a terminal, JSON lines elsewhere."""
 
-    create_visibility_s: float = Field(_ACTIVITY_DEFAULTS.create_visibility_s, gt=0)
-    post_within_s: float = Field(_ACTIVITY_DEFAULTS.post_within_s, gt=0)
-    not_visible_s: float = Field(_ACTIVITY_DEFAULTS.not_visible_s, gt=0)
-    files_late_s: float = Field(_ACTIVITY_DEFAULTS.files_late_s, gt=0)
-    max_poll_s: float = Field(_ACTIVITY_DEFAULTS.max_poll_s, gt=0)
-    clock_skew_s: float = Field(_ACTIVITY_DEFAULTS.clock_skew_s, ge=0)
-    heartbeat_s: float = Field(_ACTIVITY_DEFAULTS.heartbeat_s, gt=0)
+    activities: dict[str, float] = Field(default_factory=dict)
+    """Waits of the activities by the names of `ActivitySettings`: `create_visibility_s`, `max_poll_s` ..."""
 
     @field_validator("providers", mode="before")
     @classmethod
@@ -67,17 +65,17 @@ class Settings(ClientSettings):
                     raise ValueError(f"{name}: unknown {', '.join(unknown)}; known: {', '.join(_PROVIDER_FIELDS)}")
         return value
 
+    @field_validator("activities")
+    @classmethod
+    def _known_waits(cls, value: dict[str, float]) -> dict[str, float]:
+        unknown = sorted(set(value) - _WAITS)
+        if unknown:
+            raise ValueError(f"unknown {', '.join(unknown)}; known: {', '.join(sorted(_WAITS))}")
+        return value
+
     def activity_settings(self, spool_dir: Path | None) -> ActivitySettings:
-        return ActivitySettings(
-            store_url=self.store_url,
-            store_options=self.store_options,
-            spool_dir=spool_dir,
-            providers=self.providers,
-            create_visibility_s=self.create_visibility_s,
-            post_within_s=self.post_within_s,
-            not_visible_s=self.not_visible_s,
-            files_late_s=self.files_late_s,
-            max_poll_s=self.max_poll_s,
-            clock_skew_s=self.clock_skew_s,
-            heartbeat_s=self.heartbeat_s,
+        given = ActivitySettings(
+            store_url=self.store_url, store_options=self.store_options, spool_dir=spool_dir, providers=self.providers
         )
+        waits: dict[str, Any] = {name: _WAITS_TYPES[name](value) for name, value in self.activities.items()}
+        return replace(given, **waits)

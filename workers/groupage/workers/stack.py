@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 from groupage.client.config import temporal_connect_config
 from groupage.client.connection import Connection, connect_temporal, open_configured_store
 from groupage.schemas.errors import GroupageError
 from groupage.schemas.signals import TASK_QUEUE
-from groupage.store import Store
+from groupage.store.objects import Store
 from groupage.workers.embedded import ServerUse, embedded_server
 from groupage.workers.namespace import EMBEDDED_RETENTION, keep_ended_workflows, register_search_attributes
 from groupage.workers.plugin import Role
@@ -50,8 +50,16 @@ class WorkerPlan:
         return list(dict.fromkeys(both))
 
 
-async def run_with_stack(settings: Settings, work: Callable[[Stack], Awaitable[T]], *, workers: WorkerPlan | None) -> T:
+async def run_with_stack(
+    settings: Settings,
+    work: Callable[[Stack], Awaitable[T]],
+    *,
+    workers: WorkerPlan | None,
+    embedded: bool | None = None,
+) -> T:
     """Run `work` with a stack around it and return what it returns.
+
+    `embedded`: use the embedded server, or not; None: if no server is configured.
 
     If the embedded server dies it is started again; should it come back at another address, `work` is
     cancelled and called anew with a new connection, so it must be safe to begin again. A worker that
@@ -61,10 +69,10 @@ async def run_with_stack(settings: Settings, work: Callable[[Stack], Awaitable[T
     metrics = runtime(settings)
     async with AsyncExitStack() as outer:
         server = None
-        if temporal_connect_config() is None:
+        if embedded or (embedded is None and temporal_connect_config() is None):
             server = await outer.enter_async_context(embedded_server(settings.state_dir))
+        # All activities are async and move what blocks to the loop's default executor, of CPUs + 4 threads usually.
         executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="groupage")
-        # Async activities move what blocks to the loop's default executor, whose usual size is CPUs + 4.
         asyncio.get_running_loop().set_default_executor(executor)
         while True:
             record = server.record if server else None
@@ -80,7 +88,7 @@ async def run_with_stack(settings: Settings, work: Callable[[Stack], Awaitable[T
             if server:
                 await keep_ended_workflows(connection.temporal, EMBEDDED_RETENTION)
             stack = Stack(settings, store, connection, server)
-            async with _beside(stack, workers, executor) as others:
+            async with _beside(stack, workers) as others:
                 main = asyncio.ensure_future(work(stack))
                 try:
                     await asyncio.wait([main, *others], return_when=asyncio.FIRST_COMPLETED)
@@ -96,9 +104,7 @@ async def run_with_stack(settings: Settings, work: Callable[[Stack], Awaitable[T
 
 
 @asynccontextmanager
-async def _beside(
-    stack: Stack, workers: WorkerPlan | None, executor: ThreadPoolExecutor
-) -> AsyncIterator[list[asyncio.Task[None]]]:
+async def _beside(stack: Stack, workers: WorkerPlan | None) -> AsyncIterator[list[asyncio.Task[None]]]:
     """The tasks that run beside the work: one that watches the embedded server, and the workers."""
     async with AsyncExitStack() as inner:
         tasks: list[asyncio.Task[None]] = []
@@ -109,7 +115,6 @@ async def _beside(
                     stack.connection.temporal,
                     stack.settings,
                     queue,
-                    executor=executor,
                     spool_dir=spool_dir,
                     role=workers.role,
                 )
@@ -122,7 +127,7 @@ async def _beside(
         yield tasks
 
 
-async def _cancelled(task: "asyncio.Future[object]") -> None:
+async def _cancelled(task: "asyncio.Future[Any]") -> None:
     """Cancel and wait; what the task raised was for others to see, or is superseded."""
     task.cancel()
     await asyncio.wait([task])
@@ -130,8 +135,10 @@ async def _cancelled(task: "asyncio.Future[object]") -> None:
         log.debug("ended_with_error", task=str(task), error=repr(error))
 
 
-async def serve(settings: Settings, workers: WorkerPlan, stop: asyncio.Event, ready: Callable[[Stack], None]) -> None:
-    """Run workers until `stop` is set."""
+async def serve(
+    settings: Settings, workers: WorkerPlan | None, stop: asyncio.Event, ready: Callable[[Stack], None]
+) -> None:
+    """Keep the stack up until `stop` is set; `ready` is called with each new connection."""
 
     async def work(stack: Stack) -> None:
         ready(stack)

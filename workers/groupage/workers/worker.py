@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import structlog
@@ -22,7 +21,6 @@ async def worker_in_process(
     settings: Settings,
     task_queue: str,
     *,
-    executor: ThreadPoolExecutor,
     spool_dir: Path,
     role: Role = Role.all,
 ) -> AsyncIterator[asyncio.Task[None]]:
@@ -34,7 +32,6 @@ async def worker_in_process(
     worker = Worker(
         client,
         task_queue=task_queue,
-        activity_executor=executor,
         max_concurrent_activities=settings.max_concurrent_activities,
         max_cached_workflows=settings.max_cached_workflows,
         graceful_shutdown_timeout=settings.graceful_shutdown,

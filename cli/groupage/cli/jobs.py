@@ -1,0 +1,209 @@
+"""Commands about jobs that exist: status, watch, results, cancel, decide, jobs."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from groupage.cli.console import Console, money
+from groupage.cli.files import check_output
+from groupage.cli.options import positive_duration, split_key
+from groupage.cli.process import run_until_signal
+from groupage.cli.progress import EXIT_CODES, follow, status_line
+from groupage.cli.run import tell_end, write_results
+from groupage.client import Groupage, Job
+from groupage.client.config import load_settings
+from groupage.client.connection import open_configured_store
+from groupage.client.job import read_summary, status_of
+from groupage.client.listing import ListedJob, list_ended, list_known
+from groupage.schemas import Decision, JobState, Summary
+from groupage.schemas.errors import GroupageError, UsageError
+from groupage.store.objects import Store
+from groupage.workers.settings import Settings
+from groupage.workers.stack import Stack, WorkerPlan, run_with_stack
+from groupage.workers.telemetry import configure_logging
+
+T = TypeVar("T")
+
+
+class _Command:
+    """What the commands about one job share: its name, settings, an open store."""
+
+    def __init__(self, tenant: str, key: str, *, as_json: bool) -> None:
+        self.tenant, self.key = split_key(tenant, key)
+        self.name = f"{self.tenant}/{self.key}"
+        self.console = Console(as_json=as_json)
+        configure_logging("warning", "auto")
+        self.settings = load_settings(Settings)
+
+    async def summary(self) -> tuple[Store, Summary | None]:
+        store = await open_configured_store(self.settings)
+        return store, await asyncio.to_thread(read_summary, store, self.tenant, self.key)
+
+    async def with_job(self, work: Callable[[Job], Awaitable[T]], *, worker: bool) -> T:
+        """Attach to the job, with a worker beside it if asked for, and do `work`."""
+
+        async def attached(stack: Stack) -> T:
+            job = await Groupage(stack.connection, stack.store).attach(self.key, self.tenant)
+            return await work(job)
+
+        return await run_with_stack(self.settings, attached, workers=WorkerPlan() if worker else None)
+
+    def run(self, work: Callable[[], Any]) -> int:
+        return int(run_until_signal(work, say=self.console.say, on_stop=lambda: f"stopped; job {self.name} goes on"))
+
+
+def show_status(tenant: str, key: str, *, as_json: bool) -> int:
+    command = _Command(tenant, key, as_json=as_json)
+
+    async def work() -> int:
+        _, summary = await command.summary()
+        status = (
+            await command.with_job(lambda job: job.status(), worker=False) if summary is None else status_of(summary)
+        )
+        if as_json:
+            command.console.data(status)
+            return 0
+        rows = [
+            ("job", command.name),
+            ("state", str(status.state)),
+            ("health", str(status.health)),
+            ("progress", status_line(status)),
+            ("outcomes", ", ".join(f"{n:,} {outcome}" for outcome, n in status.outcomes.items() if n)),
+            ("cost", f"{money(status.cost_usd)}, waste {money(status.waste_usd)}"),
+            ("deadline", f"{status.deadline_at:%F %T %Z}" if status.deadline_at else ""),
+            ("why", status.reason),
+            ("next", status.next_step),
+        ]
+        command.console.table("", ("", ""), [row for row in rows if row[1]])
+        return 0
+
+    return command.run(work)
+
+
+def watch_job(tenant: str, key: str, *, worker: bool, as_json: bool) -> int:
+    command = _Command(tenant, key, as_json=as_json)
+
+    async def work() -> int:
+        _, summary = await command.summary()
+        if summary is None:
+            summary = await command.with_job(lambda job: follow(job, command.console), worker=worker)
+        _tell(command, summary)
+        return EXIT_CODES[summary.state]
+
+    return command.run(work)
+
+
+def write_job_results(tenant: str, key: str, *, output: str, max_age: str | None, as_json: bool) -> int:
+    command = _Command(tenant, key, as_json=as_json)
+    check_output(output)
+    oldest = positive_duration("--max-age", max_age) if max_age else None
+
+    async def work() -> int:
+        store, summary = await command.summary()
+        if summary is None:
+            # Raises UnknownJob where there is none.
+            status = await command.with_job(lambda job: job.status(), worker=False)
+            raise UsageError(
+                f"job {command.name} has not ended: it is {status.state}", hint=f"groupage watch {command.name}"
+            )
+        await asyncio.to_thread(write_results, store, summary, output, oldest)
+        tell_end(command.console, summary, output)
+        return EXIT_CODES[summary.state]
+
+    return command.run(work)
+
+
+def cancel_job(tenant: str, key: str, *, reason: str, wait: bool, worker: bool, as_json: bool) -> int:
+    command = _Command(tenant, key, as_json=as_json)
+
+    async def ask(job: Job) -> Summary | None:
+        await job.cancel(reason)
+        return await follow(job, command.console) if wait else None
+
+    async def work() -> int:
+        _, summary = await command.summary()
+        if summary is None:
+            summary = await command.with_job(ask, worker=worker)
+        else:
+            command.console.say(f"job {command.name} has ended before: there is nothing to cancel")
+        if summary is None:
+            if as_json:
+                command.console.data({"tenant": command.tenant, "key": command.key, "cancel_requested": True})
+            else:
+                command.console.say(f"job {command.name} is being cancelled")
+                command.console.hint(f"groupage watch {command.name}")
+        else:
+            _tell(command, summary)
+        # Cancelled is what was asked for.
+        return 0
+
+    return command.run(work)
+
+
+def decide_job(tenant: str, key: str, decision: str, *, reason: str, worker: bool, as_json: bool) -> int:
+    if decision not in Decision.__members__:
+        raise UsageError(f"{decision!r} is no decision", hint=f"use one of {', '.join(Decision)}")
+    command = _Command(tenant, key, as_json=as_json)
+
+    async def work() -> int:
+        _, summary = await command.summary()
+        if summary is not None:
+            raise UsageError(f"job {command.name} has ended: {summary.state}")
+        await command.with_job(lambda job: job.decide(Decision(decision), reason), worker=worker)
+        if as_json:
+            command.console.data({"tenant": command.tenant, "key": command.key, "decision": decision})
+        else:
+            command.console.say(f"job {command.name} goes on: {decision}")
+            command.console.hint(f"groupage watch {command.name}")
+        return 0
+
+    return command.run(work)
+
+
+def list_jobs(tenant: str | None, *, limit: int, as_json: bool) -> int:
+    console = Console(as_json=as_json)
+    configure_logging("warning", "auto")
+    settings = load_settings(Settings)
+
+    async def work() -> int:
+        store = await open_configured_store(settings)
+        ended = await asyncio.to_thread(list_ended, store, tenant)
+        try:
+            known = await run_with_stack(
+                settings, lambda stack: list_known(stack.connection, tenant, limit), workers=None
+            )
+        except GroupageError as error:
+            known = []
+            console.say(f"only finished jobs are shown: {error}")
+        found = {f"{job.tenant}/{job.key}": job for job in known} | {f"{job.tenant}/{job.key}": job for job in ended}
+        newest = sorted(found.values(), key=ListedJob.moment, reverse=True)[:limit]
+        if as_json:
+            console.data([job.model_dump(mode="json") for job in newest])
+        else:
+            console.table(
+                "",
+                ("job", "state", "health", "requests", "answered", "cost", "started", "ended"),
+                [_row(j) for j in newest],
+            )
+        return 0
+
+    return run_until_signal(work, say=console.say, on_stop=lambda: "stopped")
+
+
+def _row(job: ListedJob) -> tuple[str, ...]:
+    return (
+        f"{job.tenant}/{job.key}",
+        str(job.state),
+        str(job.health or ""),
+        "" if job.requests is None else f"{job.requests:,}",
+        "" if job.answered is None else f"{job.answered:,}",
+        "" if job.cost_usd is None else money(job.cost_usd),
+        f"{job.started_at:%F %T}" if job.started_at else "",
+        f"{job.ended_at:%F %T}" if job.ended_at else "",
+    )
+
+
+def _tell(command: _Command, summary: Summary) -> None:
+    tell_end(command.console, summary, "")
+    if not command.console.as_json and summary.state is not JobState.failed:
+        command.console.hint(f"groupage results {command.name} -o OUT.jsonl")

@@ -1,0 +1,109 @@
+"""What application code uses.
+
+client = await Groupage.connect()
+job = await client.submit("in.jsonl", key="labels-1", provider="openai", deadline=timedelta(hours=6))
+async for result in job.results():
+    ...
+"""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Self
+
+from groupage.client.config import ClientSettings, load_settings
+from groupage.client.connection import Connection, choose_task_queue, connect_temporal, open_configured_store
+from groupage.client.job import Job
+from groupage.client.submission import Requests, accept, spooled_input, start_job
+from groupage.schemas import DEFAULT_ENDPOINT, JobPolicy, parse_duration
+from groupage.schemas.errors import UnknownJob
+from groupage.store.deployment import deployment_owner
+from groupage.store.objects import Store
+from groupage.store.segments import read_manifest_or_none
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+
+class Groupage:
+    """A client: an open store and a connected Temporal client. Runs no worker."""
+
+    def __init__(self, connection: Connection, store: Store) -> None:
+        self.connection = connection
+        self.store = store
+
+    @classmethod
+    async def connect(
+        cls,
+        *,
+        settings: ClientSettings | None = None,
+        temporal: Client | None = None,
+        store: str | None = None,
+        task_queue: str | None = None,
+    ) -> Self:
+        """Connect by GROUPAGE_* and TEMPORAL_* settings, or with a client of your own.
+
+        A client of your own needs `temporalio.contrib.pydantic.pydantic_data_converter`. Without a
+        configured server this user's running embedded one is used (`groupage dev`).
+        """
+        used = settings or load_settings(ClientSettings, store=store, task_queue=task_queue)
+        opened = await open_configured_store(used)
+        if temporal is None:
+            return cls(await connect_temporal(used, opened), opened)
+        owner = await asyncio.to_thread(deployment_owner, opened)
+        queue = choose_task_queue(used, owner, server_configured=True)
+        return cls(Connection(temporal, queue), opened)
+
+    async def submit(
+        self,
+        requests: Requests,
+        *,
+        key: str | None = None,
+        tenant: str = "default",
+        provider: str = "openai",
+        profile: str = "default",
+        model: str | None = None,
+        endpoint: str = DEFAULT_ENDPOINT,
+        deadline: timedelta | str = timedelta(hours=24),
+        labels: Mapping[str, str] | None = None,
+        policy: JobPolicy | Mapping[str, Any] | None = None,
+    ) -> Job:
+        """Hand in a job. It is durable when this returns.
+
+        The same key with the same content is the same job, also long after it has ended; with other
+        content it raises KeyConflict. Without a key the content's fingerprint is the key. Raises
+        InputRefused where lines cannot be sent, unless the policy's on_invalid is "skip".
+        """
+        used = policy if isinstance(policy, JobPolicy) else JobPolicy.model_validate(policy or {})
+        within = parse_duration(deadline) if isinstance(deadline, str) else deadline
+        async with spooled_input(
+            requests, provider=provider, model=model, endpoint=endpoint, on_invalid=used.on_invalid
+        ) as spooled:
+            manifest = await accept(self.store, spooled, tenant=tenant, key=key)
+        await start_job(
+            self.connection,
+            self.store,
+            manifest,
+            deadline=within,
+            profile=profile,
+            model=model,
+            endpoint=endpoint,
+            labels=labels,
+            policy=used,
+        )
+        return Job(self.connection, self.store, manifest.tenant, manifest.key)
+
+    async def attach(self, key: str, tenant: str = "default") -> Job:
+        """The job of that name, running or ended. Raises UnknownJob."""
+        job = Job(self.connection, self.store, tenant, key)
+        if await asyncio.to_thread(read_manifest_or_none, self.store, tenant, key) is not None:
+            return job
+        try:
+            # Started with plain JSON, and not prepared yet.
+            await self.connection.temporal.get_workflow_handle(job.workflow_id).describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                raise UnknownJob(
+                    f"there is no job {tenant}/{key}", hint="`groupage jobs` lists what there is"
+                ) from error
+            raise
+        return job
