@@ -28,6 +28,7 @@ NO_ID = 0
 """Hash of a line that takes no part."""
 
 _BUCKETS = 16
+_PIECE = 1 << 20
 CANDIDATES_AT_ONCE = 500_000
 """Distinct ids held in memory while comparing, some 100 MB. More are compared in several passes."""
 
@@ -96,10 +97,12 @@ def _index_of(line: bytes) -> int:
 
 
 def _repeated(values: Int64s) -> Int64s:
-    """Hashes that occur more than once. In buckets, so that sorting needs little memory on top."""
+    """Hashes that occur more than once. In buckets and pieces, so that sorting needs little memory on top."""
     found = []
+    pieces = [values[at : at + _PIECE] for at in range(0, len(values), _PIECE)] or [values]
     for bucket in range(_BUCKETS):
-        part = np.sort(values[(values & (_BUCKETS - 1)) == bucket])
+        part = np.concatenate([piece[(piece & (_BUCKETS - 1)) == bucket] for piece in pieces])
+        part.sort()
         found.append(np.unique(part[1:][part[1:] == part[:-1]]))
     repeated = np.sort(np.concatenate(found))
     several: Int64s = repeated[repeated != NO_ID]
@@ -109,8 +112,8 @@ def _repeated(values: Int64s) -> Int64s:
 def _candidates(values: Int64s, hashes: Int64s) -> Int64s:
     """Indices of the requests that have one of these (sorted) hashes."""
     found = []
-    for at in range(0, len(values), 1 << 20):
-        part = values[at : at + (1 << 20)]
+    for at in range(0, len(values), _PIECE):
+        part = values[at : at + _PIECE]
         slots = np.minimum(np.searchsorted(hashes, part), len(hashes) - 1)
         found.append(np.flatnonzero(hashes[slots] == part) + at)
     candidates: Int64s = np.concatenate(found)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import obstore
@@ -22,11 +22,16 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import LocalStore, MemoryStore, from_url
 from pydantic import ValidationError
 
+if TYPE_CHECKING:
+    from obstore import GetOptions  # only there for type checkers
+
 M = TypeVar("M", bound=Message)
 
 CONNECT_TIMEOUT = timedelta(seconds=5)
 REQUEST_TIMEOUT = timedelta(seconds=120)
-"""One request, its body included. Long downloads are resumed by the library after it."""
+"""One request, its body included."""
+PIECE_BYTES = 8 << 20
+"""What one request of a streamed download brings: some seconds even on a slow line."""
 RETRY_TIMEOUT = timedelta(seconds=90)
 MAX_RETRIES = 6
 
@@ -65,13 +70,20 @@ class Store:
         except ObjectMissing:
             return None
 
-    def stream(self, key: str, chunk_bytes: int = 1 << 20) -> Iterator[bytes]:
-        """The object in pieces of about `chunk_bytes`. Raises ObjectMissing, StoreError."""
+    def stream(self, key: str) -> Iterator[bytes]:
+        """The object in pieces of PIECE_BYTES at most, each one request: however slowly they are used,
+        no timeout runs. Raises ObjectMissing, StoreError; the latter if it is replaced meanwhile.
+        """
         try:
-            for chunk in obstore.get(self._inner, key).stream(min_chunk_size=chunk_bytes):
-                yield bytes(chunk)
+            found = obstore.head(self._inner, key)
+            size, tag = int(found["size"]), found["e_tag"]
+            for start in range(0, size, PIECE_BYTES):
+                options: GetOptions = {"range": (start, min(size, start + PIECE_BYTES)), "if_match": tag}
+                yield obstore.get(self._inner, key, options=options).bytes().to_bytes()
         except FileNotFoundError as error:
             raise ObjectMissing(f"there is no object {key} in {self.url}") from error
+        except PreconditionError as error:
+            raise StoreError(f"{key} in {self.url} was replaced while it was read") from error
         except _FAILURES as error:
             raise self._failed("read", key, error) from error
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from groupage.store.exact import read_exactly
 from groupage.store.intake import spool_requests
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_builders import batch_line, bodies, canonical, spool
 
@@ -40,6 +40,7 @@ def line_with(extra: str) -> bytes:
     return b'{"id": "a", "body": {"model": "m", "messages": [], "x": %b}}' % extra.encode("utf-8", "surrogatepass")
 
 
+@settings(deadline=None)
 @given(value=JSON, style=st.sampled_from(WRITTEN), ascii_only=st.booleans())
 def test_a_body_keeps_its_value_in_every_way_of_writing_it(value: Any, style: dict[str, Any], ascii_only: bool) -> None:
     body = {"model": "m", "messages": [], "x": value}
@@ -101,6 +102,7 @@ def test_empty_strings_and_huge_ids_survive() -> None:
     assert json.loads(bodies(spooled)[0])["messages"][0]["content"] == ""
 
 
+@settings(deadline=None)
 @given(value=JSON, style=st.sampled_from(WRITTEN[1:]))
 def test_the_fingerprint_is_independent_of_white_space(value: Any, style: dict[str, Any]) -> None:
     line = {"id": "a", "body": {"model": "m", "x": value}, "labels": {"k": "v"}}

@@ -2,6 +2,8 @@
 
 import io
 import json
+import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from groupage.schemas.errors import UsageError
 from groupage.store.intake import spool_requests
 from groupage.store.lines import LongLine, physical_lines
 from groupage.store.rows import REJECTED
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from store_builders import batch_line, bodies, canonical, rejections, spool
 
 
@@ -327,3 +331,35 @@ def test_the_heartbeat_tells_how_many_lines_were_read() -> None:
     spool([batch_line(f"{n}") for n in range(20_000)], heartbeat=beats.append)
     assert beats[:2] == [8192, 16384]
     assert beats[-1] == 20_000
+
+
+SCRAPS = st.sampled_from(
+    [b"{", b"}", b"[", b"]", b'"', b",", b":", b"\\u", b"\\ud800", b"null", b"1e999", b"-", b"\n", b"\r", b" ", b"\xff", b"\xef\xbb\xbf",
+     b'"id"', b'"custom_id"', b'"body"', b'"model"', b'"prompt"', b'"messages"', b'"labels"', b'"url"', b"{}", b"[]", b"\x00", b"\xe2\x80\xa8"]
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    scraps=st.lists(st.one_of(SCRAPS, st.binary(max_size=6)), max_size=30),
+    cuts=st.lists(st.integers(0, 200), max_size=4),
+    limit=st.sampled_from([10, 60, 10_000]),
+)
+def test_no_input_crashes_intake_and_every_line_that_is_not_blank_has_an_index(
+    scraps: list[bytes], cuts: list[int], limit: int
+) -> None:
+    line = batch_line("whole")
+    at = cuts[0] % len(line) if cuts else 0
+    data = line + b"\n" + b"".join(scraps) + b"\n" + line[:at] + b"".join(scraps) + line[at:]
+    edges = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
+    pieces = [data[i:j] for i, j in pairwise(edges)]
+    folder = Path(tempfile.mkdtemp())
+    spooled = spool_requests(pieces, folder, provider="openai", model="m", max_line_bytes=limit)
+    expected = [n for n, one in enumerate(data.split(b"\n"), 1) if one.strip() or len(one) > limit]
+    rows = [int(row["line"]) for segment in range(len(spooled.segments)) for row in spooled.rows(segment)]
+    assert rows == expected
+    assert spooled.requests == len(expected) == spooled.rejected + sum(group.requests for group in spooled.groups)
+    assert [one.index for one in spooled.rejected_lines()] == sorted({one.index for one in spooled.rejected_lines()})
+    for canonical_line in canonical(spooled):
+        assert canonical_line.count(b"\n") == 1
+        json.loads(canonical_line)

@@ -57,6 +57,19 @@ def test_files_go_in_and_out(any_store: Store, tmp_path: Path) -> None:
     assert (tmp_path / "deep" / "copy").read_bytes() == source.read_bytes()
 
 
+def test_an_object_that_is_replaced_while_it_is_read_is_an_error_not_a_mixture(
+    any_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("groupage.store.objects.PIECE_BYTES", 1000)
+    any_store.put("k/one", b"a" * 2500)
+    pieces = any_store.stream("k/one")
+    assert next(pieces) == b"a" * 1000
+    any_store.put("k/one", b"b" * 2600)
+    with pytest.raises(StoreError, match="replaced while it was read"):
+        next(pieces)
+    assert [len(piece) for piece in any_store.stream("k/one")] == [1000, 1000, 600]
+
+
 def test_list_names_all_under_a_prefix_and_nothing_beside_it(any_store: Store) -> None:
     for name in ("a/1", "a/b/2", "ab/3"):
         any_store.put(name, b"")

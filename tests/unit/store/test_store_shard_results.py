@@ -18,7 +18,7 @@ from groupage.store.segments import zstd_lines
 from groupage.store.shard_results import ShardResultWriter, read_shard_results, read_shard_rows
 from groupage.store.shards import read_members, read_round_plan, read_shard_plan, write_round_plan, write_shard
 from groupage.store.sync_parts import SyncPartWriter, compact, read_flushed
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_builders import AT, NOW, answer, failure, write_results
 
@@ -142,6 +142,7 @@ def test_a_damaged_index_is_named(store: Store, tmp_path: Path) -> None:
             read_shard_rows(store, *SHARD)
 
 
+@settings(deadline=None)
 @given(
     st.text(st.characters(exclude_categories=()), max_size=20),
     st.dictionaries(st.text(max_size=4), st.one_of(st.integers(), st.text(st.characters(exclude_categories=())))),
@@ -164,6 +165,7 @@ def test_a_body_given_as_bytes_is_spliced_in_as_it_is() -> None:
     assert b'"body":' + body in encode_fragment(answer(1, "half \ud800", body=body))
 
 
+@settings(deadline=None)
 @given(st.integers(-(10**15), 10**15))
 def test_money_is_written_with_all_its_digits(nano: int) -> None:
     assert Decimal(money(nano)) == dollars(nano)
