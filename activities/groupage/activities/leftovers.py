@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+from groupage.activities.submission import REFUSED
 from groupage.schemas import BatchError, ErrorClass, JobRef
 from groupage.schemas.errors import StoreError
 from groupage.store import keys
@@ -15,9 +16,6 @@ from groupage.store.sync_parts import read_flushed
 
 Classes = npt.NDArray[np.uint8]
 """Positions in rows.ERROR_CLASSES."""
-
-REFUSED = "refused.json"
-"""A shard's object: the BatchError with which its submission was refused for good."""
 
 
 def left_by_round(store: Store, job: JobRef, round_: int) -> Iterator[tuple[Indices, Classes]]:
