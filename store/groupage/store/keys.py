@@ -14,6 +14,7 @@
                                 /results.json             put last: names the two objects below
                                 /results-{name}.jsonl.zst, results-{name}.idx
                                 /parts/{part}.zst         flushed sync answers, until compacted
+                                /sends/{number}.json      sync calls about to be made, until the shard is done
                        /results/{part}.jsonl.zst, {part}.idx
                        /ledger.parquet
                        /summary.json                      put last: the job is finished
@@ -98,6 +99,15 @@ def shard_parts(tenant: str, key: str, round_: int, shard_: int) -> str:
 
 def shard_part(tenant: str, key: str, round_: int, shard_: int, part: int) -> str:
     return f"{shard_parts(tenant, key, round_, shard_)}/{part:05d}.zst"
+
+
+def shard_sends(tenant: str, key: str, round_: int, shard_: int) -> str:
+    """Prefix of the log of sync calls (send_log.py)."""
+    return f"{shard(tenant, key, round_, shard_)}/sends"
+
+
+def shard_send(tenant: str, key: str, round_: int, shard_: int, number: int) -> str:
+    return f"{shard_sends(tenant, key, round_, shard_)}/{number:05d}.json"
 
 
 def result_part(tenant: str, key: str, part: int) -> str:

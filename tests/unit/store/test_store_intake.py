@@ -280,6 +280,7 @@ def test_sources_may_be_a_path_a_file_pieces_or_requests(tmp_path: Path) -> None
     (tmp_path / "in.jsonl").write_bytes(data)
     requests = [Request(id=n, body=orjson.loads(batch_line(n))["body"]) for n in "ab"]
     prints = set()
+    source: Any
     for number, source in enumerate(
         [tmp_path / "in.jsonl", io.BytesIO(data), [data], iter([data[:30], data[30:]]), requests]
     ):

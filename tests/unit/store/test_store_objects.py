@@ -1,5 +1,7 @@
 """The object store's interface: conditional puts, whole or nothing, errors that say what happened."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -68,6 +70,31 @@ def test_an_object_that_is_replaced_while_it_is_read_is_an_error_not_a_mixture(
     with pytest.raises(StoreError, match="replaced while it was read"):
         next(pieces)
     assert [len(piece) for piece in any_store.stream("k/one")] == [1000, 1000, 600]
+
+
+WRITER = """
+import sys
+from groupage.store.objects import open_store
+store = open_store(sys.argv[1])
+for letter in (b"a", b"b") * 100_000:
+    store.put("k/one", letter * 3_000_000)
+    print("put", flush=True)
+"""
+
+
+def test_a_killed_writer_leaves_the_old_object_or_the_whole_new_one(tmp_path: Path) -> None:
+    store = open_store(tmp_path.as_uri())
+    for trial in range(4):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, tmp_path.as_uri()], stdout=subprocess.PIPE)
+        assert writer.stdout is not None
+        for _ in range(3 + 5 * trial):
+            writer.stdout.readline()
+        writer.kill()
+        writer.wait(10)
+        writer.stdout.close()
+        data = store.get("k/one")
+        assert data in (b"a" * 3_000_000, b"b" * 3_000_000)
+        assert list(store.list("k")) == ["k/one"]
 
 
 def test_list_names_all_under_a_prefix_and_nothing_beside_it(any_store: Store) -> None:
