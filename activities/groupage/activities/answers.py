@@ -234,18 +234,19 @@ def read_usage(usage: Any) -> Usage | None:
     """The usage object of any endpoint, in either of the two spellings; None where there is none."""
     if type(usage) is not dict:
         return None
-    if "prompt_tokens" in usage:
-        inputs, outputs = usage["prompt_tokens"], usage.get("completion_tokens", 0)
-        input_details, output_details = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+    get = usage.get
+    inputs = get("prompt_tokens")
+    if inputs is not None:
+        outputs, ins, outs = get("completion_tokens"), get("prompt_tokens_details"), get("completion_tokens_details")
     else:
-        inputs, outputs = usage.get("input_tokens"), usage.get("output_tokens", 0)
-        input_details, output_details = usage.get("input_tokens_details"), usage.get("output_tokens_details")
+        inputs, outputs = get("input_tokens"), get("output_tokens")
+        ins, outs = get("input_tokens_details"), get("output_tokens_details")
     cached = written = reasoning = 0
-    if type(input_details) is dict:
-        cached = _count(input_details.get("cached_tokens"))
-        written = _count(input_details.get("cache_write_tokens") or input_details.get("cache_creation_tokens"))
-    if type(output_details) is dict:
-        reasoning = _count(output_details.get("reasoning_tokens"))
+    if type(ins) is dict:
+        cached = _count(ins.get("cached_tokens"))
+        written = _count(ins.get("cache_write_tokens") or ins.get("cache_creation_tokens"))
+    if type(outs) is dict:
+        reasoning = _count(outs.get("reasoning_tokens"))
     return Usage(
         input_tokens=_count(inputs),
         cached_tokens=cached,

@@ -8,6 +8,7 @@ import struct
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -180,6 +181,7 @@ def dollars(nano: int) -> Decimal:
     return value.quantize(Decimal(1)) if value == value.to_integral_value() else value
 
 
+@lru_cache(maxsize=4096)
 def micros(moment: datetime) -> int:
     """Microseconds since 1970. Raises ValueError for a time without a zone."""
     if moment.tzinfo is None:
