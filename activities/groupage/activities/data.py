@@ -75,39 +75,25 @@ class DataActivities:
         runners: list[SyncRunner] = []
 
         def progress() -> SyncProgress:
-            return runners[0].progress() if runners else earlier or SyncProgress()
+            return runners[0].progress() if runners else SyncProgress()
 
-        earlier = _earlier_progress()
         with reported():
             provider = self.context.provider_of(request.shard.job)
             async with heartbeating(self.context.settings.heartbeat_s, progress):
-                try:
-                    return await run_sync_shard(
-                        self.context.store,
-                        provider,
-                        request,
-                        spool=self.spool,
-                        earlier=earlier,
-                        watch=runners.append,
-                        keeps_on_cancel=_cancelled_by_workflow,
-                    )
-                finally:
-                    # What the next attempt has to know; it travels with the failure, if this is one.
-                    activity.heartbeat(progress())
+                return await run_sync_shard(
+                    self.context.store,
+                    provider,
+                    request,
+                    spool=self.spool,
+                    watch=runners.append,
+                    keeps_on_cancel=_cancelled_by_workflow,
+                )
 
     @activity.defn(name=FINALIZE_JOB.name)
     async def finalize_job(self, request: FinalizeJob) -> Summary:
         with reported():
             async with heartbeating(self.context.settings.heartbeat_s):
                 return await in_thread(partial(finalize_job, self.context.store, request, self.spool))
-
-
-def _earlier_progress() -> SyncProgress | None:
-    details = activity.info().heartbeat_details
-    if not details:
-        return None
-    # Untyped on the way back: the converter gives what JSON says.
-    return details[0] if isinstance(details[0], SyncProgress) else SyncProgress.model_validate(details[0])
 
 
 def _cancelled_by_workflow() -> bool:

@@ -2,8 +2,8 @@
 
 What a killed worker pays again is bounded: an answer counts as in flight until its flush is
 acknowledged, and new calls wait while too many are. The next attempt reads what was flushed and
-sends only the rest; how many calls were in flight is in the heartbeat details and goes into the
-report as `maybe_paid_twice`.
+sends only the rest; calls are logged in the store before they are made (`SendLog`), so that those
+that were in flight are known and go into the report as `maybe_paid_twice`.
 """
 
 import asyncio
@@ -31,6 +31,8 @@ from groupage.store import keys
 from groupage.store.objects import Store
 from groupage.store.results import ResultLine
 from groupage.store.segments import SegmentReader, StoredRequest, read_manifest
+from groupage.store.send_log import SendLog
+from groupage.store.shard_results import ShardResults, read_shard_results, read_shard_rows
 from groupage.store.shards import read_members, read_shard_plan
 from groupage.store.sync_parts import SyncPartWriter, compact, read_flushed
 
@@ -40,7 +42,8 @@ GRACE_S = 3.0
 MAYBE_PAID_CODES = frozenset({"timeout", "connection_lost", "cut_short", "not_json"})
 """Errors after which the provider may have answered, and billed, all the same."""
 
-_PREFETCH = 64
+BLOCK_MIN = 8
+"""Requests are read, and logged as about to be sent, in blocks of this many or of as many as may be open."""
 
 
 class SyncProgress(Message):
@@ -70,13 +73,12 @@ async def run_sync_shard(
     call: RunSyncShard,
     *,
     spool: Path,
-    earlier: SyncProgress | None = None,
     watch: Callable[["SyncRunner"], None] = lambda _: None,
     keeps_on_cancel: Callable[[], bool] = lambda: True,
 ) -> ShardReport:
     """Send what is not answered yet; returns when all is answered, given up, or the time is over.
 
-    `earlier` is what the last attempt's heartbeat said, `watch` is handed the runner for heartbeats.
+    `watch` is handed the runner for heartbeats.
     Cancelled, it keeps what came: if `keeps_on_cancel()` the shard ends there with a report, else (the
     worker goes away) the cancellation is passed on and another attempt goes on. Raises StoreError.
     """
@@ -87,38 +89,62 @@ async def run_sync_shard(
         return stored
     started_at = datetime.now(UTC)
     plan = await asyncio.to_thread(read_shard_plan, store, *at)
-    flushed = await asyncio.to_thread(read_flushed, store, *at)
-    members = await asyncio.to_thread(read_members, store, *at)
-    left = np.setdiff1d(members, flushed.done)
-    reader = SegmentReader(store, await asyncio.to_thread(read_manifest, store, job.tenant, job.key))
-    normaliser = Normaliser(
-        provider=job.provider,
-        endpoint=plan.endpoint,
-        model=plan.model,
-        route=Route.sync,
-        round_=shard.round,
-        prices=PriceBook(job.provider, started_at),
-        sent_at=started_at,
-        ended_at=max(started_at, call.deadline_at),
-    )
-    writer = SyncPartWriter(store, *at, first_part=flushed.parts)
-    runner = SyncRunner(
-        provider, call, plan, normaliser=normaliser, writer=writer, requests=reader.requests(left), left=len(left)
-    )
-    if earlier is not None:
-        runner.maybe_paid_twice = earlier.maybe_paid_twice + min(earlier.in_flight, len(left))
-    watch(runner)
-    stopped = await runner.run()
-    if stopped and not keeps_on_cancel():
-        raise asyncio.CancelledError
-    extra = await asyncio.to_thread(runner.not_sent, np.setdiff1d(left, runner.finished()), stopped=stopped)
-    results = await asyncio.to_thread(lambda: compact(store, *at, directory=spool, extra=extra))
+    results = await asyncio.to_thread(read_shard_results, store, *at)
+    if results is not None:
+        # An earlier attempt was killed between its last two writes: its parts are gone, nothing is left to send.
+        rows = await asyncio.to_thread(read_shard_rows, store, *at)
+        done = rows.rows["index"] if rows is not None else np.empty(0, np.uint32)
+        log = await asyncio.to_thread(lambda: SendLog(store, *at, flushed=done))
+        report = _report(call, plan, results, started_at, maybe_paid_twice=log.maybe_paid_twice)
+    else:
+        flushed = await asyncio.to_thread(read_flushed, store, *at)
+        members = await asyncio.to_thread(read_members, store, *at)
+        left = np.setdiff1d(members, flushed.done)
+        log = await asyncio.to_thread(lambda: SendLog(store, *at, flushed=flushed.done))
+        reader = SegmentReader(store, await asyncio.to_thread(read_manifest, store, job.tenant, job.key))
+        normaliser = Normaliser(
+            provider=job.provider,
+            endpoint=plan.endpoint,
+            model=plan.model,
+            route=Route.sync,
+            round_=shard.round,
+            prices=PriceBook(job.provider, started_at),
+            sent_at=started_at,
+            ended_at=max(started_at, call.deadline_at),
+        )
+        runner = SyncRunner(
+            provider,
+            call,
+            plan,
+            normaliser=normaliser,
+            writer=SyncPartWriter(store, *at, first_part=flushed.parts),
+            log=log,
+            requests=reader.requests(left),
+            left=len(left),
+        )
+        watch(runner)
+        stopped = await runner.run()
+        if stopped and not keeps_on_cancel():
+            await asyncio.to_thread(log.settle, runner.maybe_paid_twice)
+            raise asyncio.CancelledError
+        extra = await asyncio.to_thread(runner.not_sent, np.setdiff1d(left, runner.finished()), stopped=stopped)
+        results = await asyncio.to_thread(lambda: compact(store, *at, directory=spool, extra=extra))
+        report = _report(call, plan, results, started_at, maybe_paid_twice=runner.maybe_paid_twice)
+        report = report.model_copy(update={"phase": _phase(stopped=stopped, error=runner.error), "error": runner.error})
+    await asyncio.to_thread(store.put_message, keys.shard_object(*at, REPORT), report)
+    await asyncio.to_thread(log.clear)
+    return report
+
+
+def _report(
+    call: RunSyncShard, plan: ShardPlan, results: ShardResults, started_at: datetime, *, maybe_paid_twice: int
+) -> ShardReport:
     tally = results.tally
-    report = ShardReport(
-        round=shard.round,
-        shard=shard.shard,
+    return ShardReport(
+        round=call.shard.round,
+        shard=call.shard.shard,
         route=Route.sync,
-        phase=_phase(stopped=stopped, error=runner.error),
+        phase=BatchPhase.completed,
         requests=plan.requests,
         outcomes=tally.outcomes,
         unanswered=tally.unanswered,
@@ -126,12 +152,9 @@ async def run_sync_shard(
         cost_usd=tally.cost_usd,
         waste_usd=tally.waste_usd,
         cost_estimated=tally.cost_estimated,
-        maybe_paid_twice=runner.maybe_paid_twice,
-        error=runner.error,
+        maybe_paid_twice=maybe_paid_twice,
         latency_s=(datetime.now(UTC) - started_at).total_seconds(),
     )
-    await asyncio.to_thread(store.put_message, keys.shard_object(*at, REPORT), report)
-    return report
 
 
 def _phase(*, stopped: bool, error: BatchError | None) -> BatchPhase:
@@ -151,6 +174,7 @@ class SyncRunner:
         *,
         normaliser: Normaliser,
         writer: SyncPartWriter,
+        log: SendLog,
         requests: Iterator[StoredRequest],
         left: int,
     ) -> None:
@@ -158,6 +182,7 @@ class SyncRunner:
         self._call = call
         self._plan = plan
         self._normaliser = normaliser
+        self._log = log
         self._requests = requests
         self._fresh: list[_Item] = []
         self._exhausted = False
@@ -172,7 +197,7 @@ class SyncRunner:
         self._deadline = time.monotonic() + (call.deadline_at - datetime.now(UTC)).total_seconds()
         self._crash: BaseException | None = None
         self.error: BatchError | None = None
-        self.maybe_paid_twice = 0
+        self.maybe_paid_twice = log.maybe_paid_twice
 
     def progress(self) -> SyncProgress:
         return SyncProgress(
@@ -213,6 +238,8 @@ class SyncRunner:
             wait = self._may_start_in(now)
             if item is not None and wait == 0.0:
                 self._take(item)
+                if item.last is not None and item.last.code in MAYBE_PAID_CODES:
+                    await asyncio.to_thread(self._log.add, [item.index])
                 self._pace.start(now)
                 task = asyncio.create_task(self._send(item))
                 self._open.add(task)
@@ -234,12 +261,19 @@ class SyncRunner:
         if self._retries and self._retries[0].due <= now:
             return self._retries[0], None
         if not self._fresh and not self._exhausted:
-            requests = await asyncio.to_thread(lambda: list(islice(self._requests, _PREFETCH)))
-            self._exhausted = len(requests) < _PREFETCH
+            block = max(BLOCK_MIN, self._call.concurrency)
+            requests = await asyncio.to_thread(self._read_and_log, block)
+            self._exhausted = len(requests) < block
             self._fresh = [_Item(now, request.index, request) for request in reversed(requests)]
         if self._fresh:
             return self._fresh[-1], None
         return None, (self._retries[0].due - now if self._retries else None)
+
+    def _read_and_log(self, count: int) -> list[StoredRequest]:
+        requests = list(islice(self._requests, count))
+        if requests:
+            self._log.add([request.index for request in requests])
+        return requests
 
     def _take(self, item: _Item) -> None:
         if self._retries and self._retries[0] is item:

@@ -60,7 +60,7 @@ class SendLog:
 
     def settle(self, maybe: int) -> None:
         """Nothing is in flight: `maybe` stands for all that was written down so far."""
-        before = self._names
+        before = list(self._names)
         self._put(Sends(maybe=maybe, of=[name.rpartition("/")[2] for name in before]))
         self._names = self._names[len(before) :]
         self._store.delete(before)
