@@ -204,12 +204,16 @@ class _Collector:
             return _Read(writer.close(), harvest, missing)
 
     def _incomplete(self, harvest: Harvest, missing: Indices, *, same: bool) -> bool:
-        """Whether fetching the files again may bring more (RP-04, RP-05)."""
+        """Whether fetching the files again may bring more (RP-04, RP-05).
+
+        Some lines of an expired or cancelled batch may be missing for good (PF-14), or because a file was
+        cut at a line's end: only the same bytes a second time tell.
+        """
         status = self._call.status
         told = max(status.completed, 0) + max(status.failed, 0)
         if harvest.cut or harvest.lines < told:
             return True
-        return bool(len(missing)) and status.phase is BatchPhase.completed and not same
+        return bool(len(missing)) and not same
 
     def _normaliser(self) -> Normaliser:
         call = self._call

@@ -83,6 +83,17 @@ async def test_RP_05_missing_lines_are_downloaded_again(world):
     assert report.count_mismatch == ""
 
 
+@pytest.mark.parametrize("phase", [BatchPhase.expired, BatchPhase.cancelled])
+async def test_RP_05_an_output_cut_at_a_line_s_end_is_seen_beside_lines_of_requests_that_never_ran(world, phase):
+    planned(world, 10)
+    rows = [ok(world.wire(n)) for n in range(5)]
+    errors = lines(bad(world.wire(n), f"batch_{phase}") for n in range(5, 10))
+    # The counts speak of fewer requests than both files have lines.
+    told = {"total": 10, "completed": 5, "failed": 0}
+    report = await world.collect((lines(rows[:3]), lines(rows)), (errors,), phase=phase, **told)
+    assert report.outcomes == {OK: 5, Outcome(phase.value): 5}
+
+
 async def test_RP_05_a_count_that_promises_more_is_believed_for_one_download_more(world):
     planned(world, 10)
     rows = [ok(world.wire(n)) for n in range(10)]
