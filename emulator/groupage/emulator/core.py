@@ -242,7 +242,7 @@ class Emulator:
 
     async def _check(self, batch: Batch) -> None:
         work, ledger = self.state.work_path, self.state.ledger_path
-        checked = Checked(at=0.0)
+        checked = Checked()
         refusal = self._refusal_by_plan(batch)
         if refusal is None:
             job = CheckJob(
@@ -258,11 +258,10 @@ class Emulator:
                 max_batch_bytes=self.settings.max_batch_bytes,
                 max_embedding_inputs=self.settings.max_embedding_inputs,
             )
-            checked = Checked(at=0.0, **await self._worker.run(job))
+            checked = Checked(**await self._worker.run(job))
             checked.errors += self._over_token_limit(batch, checked)
         else:
             checked.errors = [refusal]
-        checked.at = self.clock.now()
         # Cancel may have come in meanwhile: take what is there now, not what was there before.
         with self.state.commit():
             self.state.put_batch(replace(self.state.batches[batch.id], checked=checked))
@@ -325,7 +324,7 @@ class Emulator:
             struck=work(f"{batch.id}.struck"),
         )
         sums = await self._worker.run(job)
-        self._commit_results(batch, Done(at=self.clock.now(), **sums), job)
+        self._commit_results(batch, Done(**sums), job)
 
     def _commit_results(self, batch: Batch, done: Done, job: FinishJob) -> None:
         """Move files into place, then one transaction. A kill between the two does the work again."""

@@ -7,7 +7,7 @@ question by itself, across batches and sync calls; call and batch rules count it
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import orjson
 from groupage.schemas import Duration, parse_duration
@@ -61,8 +61,13 @@ class _Rule(BaseModel):
     @property
     def fingerprint(self) -> str:
         """Stays the same while the rule does: what its counters are stored under."""
-        text = orjson.dumps(self.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS)
+        text = orjson.dumps(self.model_dump(), default=_plain, option=orjson.OPT_SORT_KEYS)
         return hashlib.blake2b(text, digest_size=6).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    # A set's order differs from process to process; the server and its worker must agree.
+    return sorted(value) if isinstance(value, frozenset) else value.total_seconds()
 
 
 RequestKind = Literal[
@@ -235,7 +240,6 @@ def load_plan(path: Path) -> FaultPlan:
 
 
 NO_FAULTS = FaultPlan()
-Number = Annotated[int, Field(ge=1)]
 
 
 def chosen(share: float, seed: int, salt: str, number: int) -> bool:

@@ -2,7 +2,8 @@
 
 The record holds what was decided (turnaround, effects, when cancel was asked) and what work has been
 done (input checked, results written). Everything else follows, so a restart changes nothing. Work
-that takes longer than the schedule holds the state back: no batch is completed before its files are.
+that takes longer than the schedule holds the visible state back and moves nothing else: no batch is
+in progress before its input is checked, or completed before its files are there.
 """
 
 import math
@@ -19,9 +20,8 @@ CANCELLING_PACE = 0.25
 
 @dataclass(slots=True)
 class Checked:
-    """What reading the input file brought. `at` is virtual time."""
+    """What reading the input file brought."""
 
-    at: float
     total: int = 0
     tokens: int = 0
     model: str | None = None
@@ -30,9 +30,8 @@ class Checked:
 
 @dataclass(slots=True)
 class Done:
-    """The results that were written. `at` is virtual time; money is in USD."""
+    """The results that were written. Money is in USD."""
 
-    at: float
     completed: int = 0
     failed: int = 0
     output_file_id: str | None = None
@@ -93,6 +92,8 @@ class Course:
     run: float
     stall_from: float = math.inf
     stall_for: float = 0.0
+    stall_at: float = 0.0
+    """Share of the requests that are finished during the stall."""
     ending: str = "completed"
     settled_at: float = math.inf
     end_at: float = math.inf
@@ -105,7 +106,9 @@ class Course:
     def progress(self, now: float) -> float:
         """Share of the requests that have finished by `now`, cancel and expiry aside."""
         if now > self.stall_from:
-            now = max(self.stall_from, now - self.stall_for)
+            now -= self.stall_for
+            if now <= self.stall_from:
+                return self.stall_at
         if now <= self.start:
             return 0.0
         return 1.0 if self.run <= 0 else min(1.0, (now - self.start) / self.run)
@@ -114,26 +117,27 @@ class Course:
 def course_of(batch: Batch) -> Course:
     """Needs `checked`."""
     assert batch.checked is not None
-    planned = batch.created_at + min(batch.turnaround * CHECK_SHARE, CHECK_MAX_S)
-    start = max(planned, batch.checked.at)
+    start = batch.created_at + min(batch.turnaround * CHECK_SHARE, CHECK_MAX_S)
     if batch.checked.errors:
         return Course(start, 0.0, ending="failed", settled_at=start, end_at=start, share=0.0)
-    run = max(0.0, batch.created_at + batch.turnaround * RUN_SHARE - planned)
+    run = max(0.0, batch.created_at + batch.turnaround * RUN_SHARE - start)
     stall, expire = batch.effect("stall"), batch.effect("expire")
     free = Course(start, run)
     if stall:
         lasts = math.inf if stall["seconds"] is None else float(stall["seconds"])
-        free = Course(start, run, start + stall["at"] * run, lasts)
-    expires_at = batch.expires_at
+        free = Course(start, run, start + stall["at"] * run, lasts, stall["at"])
+    expires_at, by_plan = batch.expires_at, False
     if expire:
         at = start + expire["at"] * run
-        expires_at = min(expires_at, at + (free.stall_for if at > free.stall_from else 0.0))
+        at += free.stall_for if at > free.stall_from else 0.0
+        by_plan = at < expires_at
+        expires_at = min(expires_at, at)
     cancel_at = math.inf if batch.cancel_at is None else batch.cancel_at
     if cancel_at < min(free.run_end, expires_at):
         return _cancelled(batch, free, cancel_at)
-    if expires_at < free.run_end:
+    if expires_at < free.run_end or by_plan:
         # By the plan's own share: reckoning it from times would be one request off now and then.
-        share = expire["at"] if expire and expires_at < batch.expires_at else free.progress(expires_at)
+        share = expire["at"] if expire and by_plan else free.progress(expires_at)
         return replace(free, ending="expired", settled_at=expires_at, end_at=expires_at, share=share)
     finalizing = batch.turnaround * (1 - RUN_SHARE)
     return replace(free, settled_at=free.run_end, end_at=free.run_end + finalizing)
@@ -181,11 +185,9 @@ def view(batch: Batch, now: float) -> View:
         over = now >= course.end_at
         # An input that cannot be read has no requests that could be counted.
         return View("failed" if over else "validating", 0, 0, 0, course.end_at if over else None, course)
-    if batch.done is not None:
-        ended_at = max(course.end_at, batch.done.at)
-        if now >= ended_at:
-            done = batch.done
-            return View(course.ending, checked.total, done.completed, done.failed, ended_at, course)
+    if batch.done is not None and now >= course.end_at:
+        done = batch.done
+        return View(course.ending, checked.total, done.completed, done.failed, course.end_at, course)
     return View(_running(batch, course, now), *_counts(checked.total, course, now, batch), None, course)
 
 

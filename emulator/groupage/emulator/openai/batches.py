@@ -80,6 +80,7 @@ async def cancel(call: Call) -> Reply:
         raise ApiError(409, error_body(message, "invalid_request_error", None))
     call.core.cancel_batch(batch)
     batch = call.core.state.batches[batch.id]
+    now = call.core.clock.now()
     return json_reply(shape(batch, view(batch, now), now))
 
 
