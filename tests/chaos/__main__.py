@@ -54,11 +54,12 @@ class Series:
         lane: Lane | None = None
         try:
             while self._todo and sum(map(failed, self.reports)) < STOP_AFTER_FAILURES:
+                number = self._todo.pop(0)
                 if lane is None:
                     self._lanes_made += 1
                     lane = Lane(self._lanes_made, self.folder / f"lane-{self._lanes_made}", binary=find_binary())
                     await lane.start()
-                scenario = make_scenario(self.options.seed, self._todo.pop(0))
+                scenario = make_scenario(self.options.seed, number)
                 report = await lane.run(scenario)
                 self.reports.append(report)
                 print(one_line(report, of=self.options.runs), flush=True)

@@ -23,36 +23,41 @@ from temporalio.service import RPCError
 LOOK_EVERY_S = 0.1
 _STARTED = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
 _AT_ONCE = Duration(seconds=1)
+_SOON = Duration(seconds=5)
+"""For activities that do not heartbeat, because it stays: their attempts take milliseconds."""
 
 Stuck = Callable[[PendingActivityInfo], bool]
 
 
 async def pass_the_timeout(client: Client, workflow_id: str, stuck: Stuck, *, for_s: float) -> int:
-    """Until `for_s` seconds have passed, time out activities of the job that are `stuck`; returns how many."""
+    """For `for_s` seconds, time out activities of the job that are `stuck`; returns how many.
+
+    The old timeout is put back when the next attempt runs, not before: with server 1.32 an update of an
+    activity that waits for its retry sets its scheduled time to 1970, and it ends by ScheduleToStart.
+    """
     give_up_at = time.monotonic() + for_s
     shortened: dict[tuple[str, str], Duration] = {}
     count = 0
-    while time.monotonic() < give_up_at or shortened:
+    while time.monotonic() < give_up_at:
         try:
             for owner, pending in await _pending(client, workflow_id):
                 key = (owner, pending.activity_id)
-                is_stuck = pending.state == _STARTED and stuck(pending)
+                if pending.state != _STARTED:
+                    continue
+                is_stuck = stuck(pending)
                 if is_stuck and key not in shortened:
                     before = Duration()
                     before.CopyFrom(pending.activity_options.heartbeat_timeout)
-                    await _shorten(client, *key, _AT_ONCE)
+                    await _shorten(client, *key, _AT_ONCE if before.ToSeconds() else _SOON)
                     shortened[key] = before
                     count += 1
                 elif not is_stuck and key in shortened:
-                    await _shorten(client, *key, shortened.pop(key))
-            if time.monotonic() > give_up_at:
-                # What is not pending any more needs no timeout.
-                still = {(owner, pending.activity_id) for owner, pending in await _pending(client, workflow_id)}
-                shortened = {key: before for key, before in shortened.items() if key in still}
+                    before = shortened.pop(key)
+                    if before.ToSeconds():
+                        await _shorten(client, *key, before)
         except RPCError:
-            # The server is being killed and started, or the activity ended meanwhile: look again.
-            if time.monotonic() > give_up_at + 10:
-                return count
+            # The server is being killed and started, or the activity has ended meanwhile: look again.
+            await asyncio.sleep(LOOK_EVERY_S)
         await asyncio.sleep(LOOK_EVERY_S)
     return count
 

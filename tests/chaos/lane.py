@@ -113,11 +113,11 @@ class Lane:
             "GROUPAGE_PROVIDERS__OPENAI__BASE_URL": self.emulator.base_url,
             "GROUPAGE_PROVIDERS__OPENAI__API_KEY": self.api_key,
             # Waits that are minutes in production, because providers are slow to show what they have accepted.
-            "GROUPAGE_CREATE_VISIBILITY_S": "2",
-            "GROUPAGE_NOT_VISIBLE_S": "10",
-            "GROUPAGE_FILES_LATE_S": "5",
-            "GROUPAGE_MAX_POLL_S": "1",
-            "GROUPAGE_HEARTBEAT_S": "0.3",
+            "GROUPAGE_ACTIVITIES__CREATE_VISIBILITY_S": "2",
+            "GROUPAGE_ACTIVITIES__NOT_VISIBLE_S": "10",
+            "GROUPAGE_ACTIVITIES__FILES_LATE_S": "5",
+            "GROUPAGE_ACTIVITIES__MAX_POLL_S": "1",
+            "GROUPAGE_ACTIVITIES__HEARTBEAT_S": "0.3",
             **more,
         }
 

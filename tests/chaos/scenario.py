@@ -306,13 +306,13 @@ def _plan(
         batches.append({"effect": "expire", "at": round(share, 2), "nth": [1, 2]})
         effects.append("expired")
     elif kind is Kind.escalation:
-        batches.append({"effect": "stall", "at": round(draw.uniform(0.1, 0.7), 2), "share": 1})
+        batches.append({"effect": "stall", "at": round(draw.uniform(0.1, 0.3), 2), "share": 1})
         effects.append("stalled")
         if draw.random() < 0.3:
             batches.append({"effect": "cancel_loses", "at": 0.3, "nth": [1]})
             effects.append("cancel loses lines")
         elif draw.random() < 0.3:
-            batches.append({"effect": "slow_cancel", "seconds": "14s", "nth": [1]})
+            batches.append({"effect": "slow_cancel", "seconds": "12s", "nth": [1]})
             effects.append("cancelled too late")
     elif draw.random() < 0.4:
         batches.append({"effect": "expire", "at": round(draw.uniform(0.2, 0.8), 2), "nth": [1]})
@@ -324,7 +324,7 @@ def _plan(
     )
 
 
-ESCALATION_SPAN_S = 72.0
+ESCALATION_SPAN_S = 54.0
 _ESCALATE_AT_S = 16.5
 """Later than 15 s: the policy does not try a batch at all with less time (escalation.py, HOPELESS)."""
 
@@ -350,5 +350,5 @@ def _policy(kind: Kind, count: int) -> tuple[dict[str, str], str]:
         "max_rounds": "1",
         "sync_rpm": str(int(rate * 60)),
         "safety_factor": f"{factor:.2f}",
-        "settle": "5s",
+        "settle": "8s",
     }, f"{ESCALATION_SPAN_S:.0f}s"

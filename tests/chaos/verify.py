@@ -156,10 +156,9 @@ def check_joins(evidence: Evidence, counts: Counter[str]) -> Iterator[Violation]
         expected = expected_text(line.endpoint, line.body)
         if result.outcome is Outcome.truncated:
             expected = expected[: len(expected) // 2]
-        if result.outcome is Outcome.refused:
-            expected = REFUSAL
-        if result.text != expected:
-            yield Violation(Broken.wrong_join, f"{line.id!r} got {result.text!r}, not {expected!r}")
+        said = [None, REFUSAL] if result.outcome is Outcome.refused else [expected]
+        if result.text not in said:
+            yield Violation(Broken.wrong_join, f"{line.id!r} got {result.text!r}, not {said}")
         question = question_of(line.endpoint, line.body)
         body_id = result.body.get("id", "") if isinstance(result.body, dict) else ""
         if not str(body_id).endswith(question):
@@ -205,6 +204,7 @@ def check_payments(evidence: Evidence, counts: Counter[str]) -> Iterator[Violati
         if row["billed"]:
             billed.setdefault(row["question"], []).append(row)
     waste = _waste_of(evidence)
+    late = _late_batches(evidence)
     status = {batch["id"]: batch for batch in evidence.batches}
     unreported: list[str] = []
     known: set[str] = set()
@@ -218,6 +218,8 @@ def check_payments(evidence: Evidence, counts: Counter[str]) -> Iterator[Violati
             yield Violation(Broken.wrong_join, f"{line.id!r} has an answer that the provider never billed")
         excess = len(rows) - result.outcome.answered
         counts["paid without delivery"] += excess
+        if excess > 0:
+            excess -= sum(row["batch_id"] in late for row in rows)
         if excess > 0 and not waste.get(index):
             unreported += [f"{line.id!r}: {_told(rows)}"] * excess
         yield from _sent_again(line, rows, status)
@@ -237,6 +239,15 @@ def check_payments(evidence: Evidence, counts: Counter[str]) -> Iterator[Violati
 
 def _waste_of(evidence: Evidence) -> dict[int, Decimal]:
     return {row["index"]: row["waste_usd"] for row in evidence.ledger or [] if row["waste_usd"]}
+
+
+def _late_batches(evidence: Evidence) -> set[str]:
+    """Batches that ended after the job had: it names them, and what they cost is in late.json."""
+    named = " ".join((evidence.summary or {}).get("left_behind", ()))
+    reports = [json.loads(data) for name, data in evidence.objects.items() if name.endswith("/late.json")]
+    return {
+        report["batch_id"] for report in reports if report["batch_id"] in named and Decimal(report["waste_usd"]) > 0
+    }
 
 
 def _told(rows: list[dict[str, Any]]) -> str:
