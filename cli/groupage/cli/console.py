@@ -32,7 +32,9 @@ class Console:
         from rich.console import Console as RichConsole
         from rich.table import Table
 
-        table = Table(*columns, title=title or None, title_justify="left", header_style="bold")
+        table = Table(
+            *columns, title=title or None, title_justify="left", header_style="bold", show_header=any(columns)
+        )
         for row in rows:
             table.add_row(*row)
         # A pipe has no width: lines must not be cut for a terminal that is not there.

@@ -24,6 +24,8 @@ from groupage.workers.spool import spool_directory
 from groupage.workers.stack import Stack, WorkerPlan, run_with_stack
 from groupage.workers.telemetry import configure_logging
 
+CLEAN_UP_AT_MOST = timedelta(seconds=30)
+
 
 def run_job(options: JobOptions, *, output: str, worker: bool, as_json: bool) -> int:
     """Submit, wait, write. Everything of it may be repeated after any kill."""
@@ -39,10 +41,10 @@ def run_job(options: JobOptions, *, output: str, worker: bool, as_json: bool) ->
         accepted.append(manifest)
         summary = await asyncio.to_thread(read_summary, store, manifest.tenant, manifest.key)
         if summary is None:
-            summary = await _run_to_end(options, settings, manifest, console, worker=worker)
+            summary = await _run_to_end(options, settings, manifest, console, output=output, worker=worker)
         else:
             console.say(f"job {manifest.tenant}/{manifest.key} has ended before: these are its results")
-        await asyncio.to_thread(write_results, store, summary, output)
+            await asyncio.to_thread(write_results, store, summary, output)
         tell_end(console, summary, output)
         return EXIT_CODES[summary.state]
 
@@ -134,15 +136,21 @@ async def _start(stack: Stack, options: JobOptions, manifest: JobManifest) -> bo
 
 
 async def _run_to_end(
-    options: JobOptions, settings: Settings, manifest: JobManifest, console: Console, *, worker: bool
+    options: JobOptions, settings: Settings, manifest: JobManifest, console: Console, *, output: str, worker: bool
 ) -> Summary:
+    """Run the job and write its results; they are there before the provider's files are deleted."""
+
     async def work(stack: Stack) -> Summary:
         await _start(stack, options, manifest)
         job = Job(stack.connection, stack.store, manifest.tenant, manifest.key)
         console.say(f"job {job.tenant}/{job.key}: {manifest.requests:,} requests to {manifest.provider}")
         if job.url:
             console.say(f"Web UI while this runs: {job.url}")
-        return await follow(job, console)
+        summary = await follow(job, console)
+        await asyncio.to_thread(write_results, stack.store, summary, output)
+        if worker and not await job.wait_for_clean_up(CLEAN_UP_AT_MOST):
+            console.say("files at the provider are still to be deleted: the next worker goes on with that")
+        return summary
 
     return await run_with_stack(settings, work, workers=WorkerPlan() if worker else None)
 

@@ -5,6 +5,7 @@ after its retention. Before that, Temporal knows.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from itertools import islice
@@ -50,6 +51,7 @@ QUERY_TIMEOUT = timedelta(seconds=5)
 """A query needs a worker; without one it would wait for half a minute."""
 UPDATE_TIMEOUT = timedelta(seconds=60)
 RECONNECT_PAUSE_S = 1.0
+CLEAN_UP_LOOK_S = 0.3
 READ_AT_ONCE = 64
 """Results that are read from the store in one step of a thread: what a reader holds in memory."""
 
@@ -163,6 +165,22 @@ class Job:
         async for result in in_threads(found.results(max_age)):
             yield result
         await asyncio.to_thread(claim_results, self._store, self.tenant, self.key)
+
+    async def wait_for_clean_up(self, at_most: timedelta) -> bool:
+        """Wait until the job's shards have deleted their files at the provider; False if that takes longer.
+
+        It goes on wherever a worker runs: waiting matters only to whoever is about to stop the last one.
+        """
+        query = f"WorkflowId STARTS_WITH '{self.workflow_id}/' AND ExecutionStatus = 'Running'"
+        give_up_at = time.monotonic() + at_most.total_seconds()
+        while True:
+            try:
+                left = (await self._connection.temporal.count_workflows(query)).count
+            except RPCError:
+                return False
+            if not left or time.monotonic() > give_up_at:
+                return not left
+            await asyncio.sleep(CLEAN_UP_LOOK_S)
 
     async def cancel(self, reason: str = "") -> None:
         """Ask for cancellation: running batches are cancelled and harvested. A job that has ended is no error."""

@@ -66,7 +66,7 @@ async def run_with_stack(
     ends by a fatal error ends `work` too.
     """
     store = await open_configured_store(settings)
-    metrics = runtime(settings)
+    sdk_runtime = runtime(settings.metrics)
     async with AsyncExitStack() as outer:
         server = None
         if embedded or (embedded is None and temporal_connect_config() is None):
@@ -81,7 +81,7 @@ async def run_with_stack(
                 store,
                 address=record.address if record else None,
                 ui_url=record.ui_url if record else None,
-                runtime=metrics,
+                runtime=sdk_runtime,
             )
             if workers or server:
                 await register_search_attributes(connection.temporal)

@@ -1,12 +1,19 @@
 """Logs through structlog to stderr, metrics of the Temporal SDK to Prometheus."""
 
+import functools
 import logging
 import sys
 
 import structlog
 from groupage.schemas.errors import UsageError
-from groupage.workers.settings import Settings
-from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+from temporalio.runtime import (
+    LogForwardingConfig,
+    LoggingConfig,
+    PrometheusConfig,
+    Runtime,
+    TelemetryConfig,
+    TelemetryFilter,
+)
 
 
 def configure_logging(level: str, log_format: str) -> None:
@@ -48,17 +55,21 @@ def configure_logging(level: str, log_format: str) -> None:
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
 
 
-def runtime(settings: Settings) -> Runtime | None:
-    """The SDK's runtime with metrics, or None for the default one. At most one a process."""
-    if settings.metrics is None:
-        return None
+@functools.cache
+def runtime(metrics: str | None) -> Runtime:
+    """The SDK's runtime, one a process: metrics at host:port if given, its own log lines through Python's logging.
+
+    Left alone, the SDK's core writes them to stdout, among the data.
+    """
+    forward = LogForwardingConfig(logger=logging.getLogger("temporalio.core"))
     try:
         return Runtime(
             telemetry=TelemetryConfig(
-                metrics=PrometheusConfig(bind_address=settings.metrics, durations_as_seconds=True)
+                logging=LoggingConfig(TelemetryFilter(core_level="WARN", other_level="ERROR"), forwarding=forward),
+                metrics=PrometheusConfig(bind_address=metrics, durations_as_seconds=True) if metrics else None,
             )
         )
     except ValueError as error:
         raise UsageError(
-            f"metrics cannot be served at {settings.metrics!r}: {error}", hint="write host:port, and use a free port"
+            f"metrics cannot be served at {metrics!r}: {error}", hint="write host:port, and use a free port"
         ) from error
