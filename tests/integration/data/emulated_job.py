@@ -1,6 +1,7 @@
 """One job, activity by activity, against a real emulator process through the real SDK."""
 
 import asyncio
+import shutil
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -63,12 +64,21 @@ class EmulatedJob:
             create_visibility_s=0.5,
             heartbeat_s=0.2,
         )
-        self.context = Context(self.settings)
-        self.data = DataActivities(self.context)
-        self.batch = BatchActivities(self.context)
+        self._start()
         self.started_at = datetime.now(UTC)
         self.job: Any = None
         self.count = 0
+
+    def _start(self) -> None:
+        self.context = Context(self.settings)
+        self.data = DataActivities(self.context)
+        self.batch = BatchActivities(self.context)
+
+    async def move(self) -> None:
+        """To another machine: nothing but the store is left."""
+        await self.context.close()
+        await asyncio.to_thread(shutil.rmtree, self.spool, ignore_errors=True)
+        self._start()
 
     async def close(self) -> None:
         await self.context.close()

@@ -189,3 +189,21 @@ async def test_a_lost_sync_reply_may_be_paid_twice_and_is_told(emulated):
     report = await emulated.run_sync(0)
     assert (report.outcomes, report.maybe_paid_twice) == ({OK: 10}, 1)
     assert emulated.emulator.ledger()["questions_paid_more_than_once"] == 1
+
+
+async def test_MS_05_each_step_may_start_on_an_empty_disk_in_a_new_process(emulated):
+    emulated.emulator.faults(batches=[{"effect": "expire", "at": 0.5, "times": 1}])
+    await emulated.prepare(60)
+    await emulated.move()
+    await emulated.plan()
+    await emulated.move()
+    report = await emulated.run_batch()
+    await emulated.move()
+    await emulated.plan(1, FailureAction.sync)
+    await emulated.move()
+    await emulated.run_sync(1)
+    await emulated.move()
+    summary = await emulated.finalize(2)
+    assert summary.outcomes == {OK: 60}
+    assert emulated.check_answers() == {"succeeded": 60}
+    assert paid_once(emulated)["sync"]["billed"] == 60 - report.answered
