@@ -157,9 +157,10 @@ class _Attempt:
         await asyncio.to_thread(store.delete, [self._key(REFUSED)])
 
     async def _submit(self, log: IntentLog, plan: ShardPlan) -> SubmittedBatch:
-        with tempfile.TemporaryDirectory(
-            prefix="groupage-", dir=self.context.settings.spool_dir, ignore_cleanup_errors=True
-        ) as folder:
+        spool = self.context.settings.spool_dir
+        if spool is not None:
+            spool.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="groupage-", dir=spool, ignore_cleanup_errors=True) as folder:
             path = Path(folder) / f"{self.shard.tag}.jsonl"
             self.step.set("rendering", requests=plan.requests)
             store, shard, provider = self.context.store, self.shard, self.provider
