@@ -1,0 +1,5 @@
+"""`python -m groupage.cli`."""
+
+from groupage.cli.entry import main
+
+main()
