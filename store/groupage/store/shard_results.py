@@ -6,7 +6,7 @@ whole, and a reader never sees a mixture. Blocks of the data are separate zstd f
 """
 
 import hashlib
-import mmap
+import os
 import shutil
 import tempfile
 from collections import Counter
@@ -172,20 +172,19 @@ class ShardResultWriter:
         digest = hashlib.sha256()
         compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
         self._spool.flush()
+        # Read, not mapped: a mapping's pages would count as memory of this process, a whole shard of them.
+        spool = self._spool.fileno()
         with path.open("wb") as out:
-            if not len(rows):
-                return digest
-            with mmap.mmap(self._spool.fileno(), 0, access=mmap.ACCESS_READ) as spool:
-                block: list[bytes] = []
-                held = 0
-                for start, size in zip(starts.tolist(), rows["size"].tolist(), strict=True):
-                    block.append(spool[start : start + size])
-                    held += size
-                    if held >= BLOCK_BYTES:
-                        _write_block(compressor, block, out, digest)
-                        block, held = [], 0
-                if block:
+            block: list[bytes] = []
+            held = 0
+            for start, size in zip(starts.tolist(), rows["size"].tolist(), strict=True):
+                block.append(os.pread(spool, size, start))
+                held += size
+                if held >= BLOCK_BYTES:
                     _write_block(compressor, block, out, digest)
+                    block, held = [], 0
+            if block:
+                _write_block(compressor, block, out, digest)
         return digest
 
 
