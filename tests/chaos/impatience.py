@@ -8,7 +8,7 @@ It is put back as soon as the next attempt is due.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -27,9 +27,10 @@ _SOON = Duration(seconds=5)
 """For activities that do not heartbeat, because it stays: their attempts take milliseconds."""
 
 Stuck = Callable[[PendingActivityInfo], bool]
+Connect = Callable[[], Awaitable[Client]]
 
 
-async def pass_the_timeout(client: Client, workflow_id: str, stuck: Stuck, *, for_s: float) -> int:
+async def pass_the_timeout(connect: Connect, workflow_id: str, stuck: Stuck, *, for_s: float) -> int:
     """For `for_s` seconds, time out activities of the job that are `stuck`; returns how many.
 
     The old timeout is put back when the next attempt runs, not before: with server 1.32 an update of an
@@ -39,6 +40,7 @@ async def pass_the_timeout(client: Client, workflow_id: str, stuck: Stuck, *, fo
     shortened: dict[tuple[str, str], Duration] = {}
     count = 0
     while time.monotonic() < give_up_at:
+        client = await connect()
         try:
             for owner, pending in await _pending(client, workflow_id):
                 key = (owner, pending.activity_id)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import random
 import secrets
 import shutil
@@ -17,15 +16,15 @@ from typing import Any
 from groupage.schemas.activity_calls import RUN_SYNC_SHARD
 from groupage.schemas.ids import job_workflow_id
 from temporalio.api.workflow.v1 import PendingActivityInfo
-from temporalio.client import Client
 from temporalio.service import RPCError
 
 from tests.chaos.gather import gather
 from tests.chaos.impatience import Stuck, pass_the_timeout
 from tests.chaos.points import ASKS_PROVIDER, LOOK_EVERY_S, REACHED, JobFiles, Moment, worth_asking
-from tests.chaos.processes import Child, Emulator, HarnessError, TemporalServer, Zygote
+from tests.chaos.processes import Child, Emulator, HarnessError, Zygote
 from tests.chaos.provider import Provider
 from tests.chaos.scenario import TENANT, Kill, Point, Scenario, Victim
+from tests.chaos.sites import Deployed, Embedded, Site, Surroundings
 from tests.chaos.verify import Verdict, verify
 
 RUN_WITHIN_S = 150.0
@@ -33,16 +32,14 @@ RUN_WITHIN_S = 150.0
 LOST_TASK_S = 6.0
 LOST_SYNC_S = 15.0
 """A task that a killed server had handed out, but that no worker got, is given up after this."""
-CACHED = (0, 0, 500)
-"""Workflows that a worker keeps in memory. 0 replays the history at every task, which finds what is not
-deterministic, and does not wait ten seconds for a dead worker's own queue; some workers are as usual."""
 
 
 @dataclass(slots=True)
 class Struck:
-    """What became of one kill. `hit`: the point was there when the victims were stopped."""
+    """What became of one kill. `victims`: who was killed; `hit`: the point was there when the victims were stopped."""
 
     kill: Kill
+    victims: tuple[Victim, ...]
     done: bool
     hit: bool
 
@@ -67,22 +64,15 @@ class Lane:
         self.directory = directory
         self.directory.mkdir(parents=True)
         self.api_key = f"sk-chaos-{secrets.token_hex(12)}"
-        self.temporal = TemporalServer(binary, directory)
-        self.emulator = Emulator(
+        self._emulator = Emulator(
             directory,
             ["--turnaround", "uniform:500ms,1200ms", "--cancel-takes", "300ms", "--api-key", self.api_key],
         )
-        self.zygote = Zygote(directory)
-        self.store = directory / "store"
-        self.worker: Child | None = None
-        self._client: Client | None = None
+        self._zygote = Zygote(directory)
+        self._binary = binary
         self._provider: Provider | None = None
-        self._names = 0
-
-    @property
-    def client(self) -> Client:
-        assert self._client is not None
-        return self._client
+        self._sites: dict[bool, Site] = {}
+        self.around = Surroundings(directory, self._zygote, "", self.api_key)
 
     @property
     def provider(self) -> Provider:
@@ -90,56 +80,28 @@ class Lane:
         return self._provider
 
     async def start(self) -> None:
-        self.store.mkdir()
-        await asyncio.gather(self.temporal.start(), self.emulator.start(), self.zygote.start())
-        self._provider = Provider(self.emulator.base_url, self.api_key)
-        await self.start_worker(random.Random(self.number))
-        self._client = await Client.connect(self.temporal.address)
+        await asyncio.gather(self._emulator.start(), self._zygote.start())
+        self._provider = Provider(self._emulator.base_url, self.api_key)
+        self.around.base_url = self._emulator.base_url
 
     async def stop(self) -> None:
         if self._provider is not None:
             self._provider.close()
-        await asyncio.gather(self.zygote.stop(), self.emulator.stop(), self.temporal.stop())
+        # Workers and clients first: a client would start an embedded server again.
+        await self._zygote.stop()
+        await asyncio.gather(self._emulator.stop(), *(site.stop() for site in self._sites.values()))
 
-    def environment(self, **more: str) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-        return {
-            **kept,
-            "PYTHONUNBUFFERED": "1",
-            "XDG_CONFIG_HOME": str(self.directory / "config"),
-            "TEMPORAL_ADDRESS": self.temporal.address,
-            "GROUPAGE_STORE": self.store.as_uri(),
-            "GROUPAGE_STATE_DIR": str(self.directory / "state"),
-            "GROUPAGE_PROVIDERS__OPENAI__BASE_URL": self.emulator.base_url,
-            "GROUPAGE_PROVIDERS__OPENAI__API_KEY": self.api_key,
-            # Waits that are minutes in production, because providers are slow to show what they have accepted.
-            "GROUPAGE_ACTIVITIES__CREATE_VISIBILITY_S": "2",
-            "GROUPAGE_ACTIVITIES__NOT_VISIBLE_S": "10",
-            "GROUPAGE_ACTIVITIES__FILES_LATE_S": "5",
-            "GROUPAGE_ACTIVITIES__MAX_POLL_S": "1",
-            "GROUPAGE_ACTIVITIES__HEARTBEAT_S": "0.3",
-            **more,
-        }
-
-    async def spawn(self, what: str, argv: list[str], out: Path, **environment: str) -> Child:
-        self._names += 1
-        return await self.zygote.spawn(
-            f"{what}-{self._names}",
-            argv,
-            env=self.environment(**environment),
-            out=out.with_suffix(".out"),
-            err=out.with_suffix(".err"),
-        )
-
-    async def start_worker(self, draw: random.Random) -> None:
-        cached = draw.choice(CACHED)
-        self.worker = await self.spawn(
-            "worker", ["worker"], self.directory / "worker", GROUPAGE_MAX_CACHED_WORKFLOWS=str(cached)
-        )
+    async def site(self, *, embedded: bool) -> Site:
+        """Started when it is first asked for."""
+        if embedded not in self._sites:
+            site: Site = Embedded(self.around) if embedded else Deployed(self.around, self._binary)
+            self._sites[embedded] = site
+            await site.start(random.Random(self.number))
+        return self._sites[embedded]
 
     async def run(self, scenario: Scenario) -> RunReport:
         began = time.monotonic()
-        run = _Run(self, scenario)
+        run = _Run(self, await self.site(embedded=scenario.embedded), scenario)
         report = RunReport(scenario, Verdict(), 0.0)
         try:
             await asyncio.wait_for(run.play(), RUN_WITHIN_S + 60)
@@ -155,18 +117,19 @@ class Lane:
 
     def forget(self, scenario: Scenario) -> None:
         """Delete the traces of a good run."""
-        shutil.rmtree(self.store / TENANT / "jobs" / scenario.key, ignore_errors=True)
+        site = self._sites[scenario.embedded]
+        shutil.rmtree(site.store / TENANT / "jobs" / scenario.key, ignore_errors=True)
         shutil.rmtree(self.directory / scenario.key, ignore_errors=True)
 
 
 class _Run:
     """One scenario being played."""
 
-    def __init__(self, lane: Lane, scenario: Scenario) -> None:
-        self.lane, self.scenario = lane, scenario
+    def __init__(self, lane: Lane, site: Site, scenario: Scenario) -> None:
+        self.lane, self.site, self.scenario = lane, site, scenario
         self.folder = lane.directory / scenario.key
         self.output = self.folder / "out.jsonl"
-        self.files = JobFiles(lane.store / TENANT / "jobs" / scenario.key)
+        self.files = JobFiles(site.store / TENANT / "jobs" / scenario.key)
         self.client: Child | None = None
         self.client_starts = 0
         self.struck: list[Struck] = []
@@ -181,8 +144,7 @@ class _Run:
         self.folder.mkdir()
         (self.folder / "in.jsonl").write_bytes(scenario.input)
         await lane.provider.begin(scenario.plan)
-        if lane.worker is None or not lane.worker.alive:
-            raise HarnessError(f"the worker ended by itself: {lane.worker and lane.worker.code}")
+        self.site.check()
         await self._start_client()
         if scenario.cancel_after_s is not None:
             self._cancelling = asyncio.create_task(self._cancel_a_batch(scenario.cancel_after_s))
@@ -197,7 +159,7 @@ class _Run:
     async def evidence(self) -> Any:
         assert self.client is not None
         return await gather(
-            self.lane.client,
+            await self.site.temporal(),
             self.lane.provider,
             self.scenario,
             job_directory=self.files.root,
@@ -223,12 +185,13 @@ class _Run:
 
     async def _start_client(self) -> None:
         scenario = self.scenario
-        argv = ["run", str(self.folder / "in.jsonl"), "-o", str(self.output), "--no-worker", "--json"]
+        argv = ["run", str(self.folder / "in.jsonl"), "-o", str(self.output), "--json", *self.site.run_options]
         argv += ["--tenant", TENANT, "--key", scenario.key, "--deadline", scenario.deadline]
         for name, value in scenario.policy.items():
             argv += ["--policy", f"{name}={value}"]
         self.client_starts += 1
-        self.client = await self.lane.spawn("client", argv, self.folder / "client")
+        environment = self.site.environment()
+        self.client = await self.lane.around.spawn("client", argv, self.folder / "client", environment)
 
     async def _cancel_a_batch(self, after_s: float) -> None:
         """Cancel the first batch so long after it was created; it may have ended by then."""
@@ -261,49 +224,51 @@ class _Run:
         assert client is not None
         while not await self._there(kill.point):
             if not client.alive or time.monotonic() > self._give_up_at:
-                return Struck(kill, done=False, hit=False)
+                return Struck(kill, (), done=False, hit=False)
             await asyncio.sleep(LOOK_EVERY_S)
         if kill.delay_s:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(client.ended.wait(), kill.delay_s)
         if not client.alive:
-            return Struck(kill, done=False, hit=False)
-        self._signal(kill.victims, signal.SIGSTOP)
+            return Struck(kill, (), done=False, hit=False)
+        victims = self.site.victims(kill.victims)
+        self._signal(victims, signal.SIGSTOP)
         hit = await self._there(kill.point)
-        self._signal(kill.victims, signal.SIGKILL)
-        await self._bury_and_revive(kill)
-        return Struck(kill, done=True, hit=hit)
+        self._signal(victims, signal.SIGKILL)
+        await self._bury_and_revive(victims, kill.pause_s)
+        return Struck(kill, victims, done=True, hit=hit)
 
     def _signal(self, victims: tuple[Victim, ...], number: signal.Signals) -> None:
-        lane = self.lane
-        if Victim.worker in victims and lane.worker is not None:
-            lane.worker.signal(number)
+        worker = self.site.worker_of(self.client)
+        if Victim.worker in victims and worker is not None:
+            worker.signal(number)
         if Victim.client in victims and self.client is not None:
             self.client.signal(number)
-        if Victim.server in victims and lane.temporal.process is not None:
-            lane.temporal.process.send_signal(number)
+        if Victim.server in victims:
+            self.site.signal_server(number)
 
-    async def _bury_and_revive(self, kill: Kill) -> None:
-        lane = self.lane
-        dead_worker = lane.worker if Victim.worker in kill.victims else None
-        if dead_worker is not None and await dead_worker.wait(10) is None:
-            raise HarnessError(f"worker {dead_worker.pid} does not die")
-        if Victim.client in kill.victims and self.client is not None:
-            await self.client.wait(10)
-        await asyncio.sleep(kill.pause_s)
-        if Victim.server in kill.victims:
-            await lane.temporal.stop()
-            await lane.temporal.start()
-            self._help(_handed_out_before(datetime.now(UTC)), for_s=40)
-        if dead_worker is not None:
-            await lane.start_worker(self._draw)
-            self._help(_held_by(dead_worker.pid), for_s=8)
-        if Victim.client in kill.victims and (self.client is None or self.client.code in (None, -signal.SIGKILL)):
+    async def _bury_and_revive(self, victims: tuple[Victim, ...], pause_s: float) -> None:
+        """The dead are waited for; then the server comes first, the client last."""
+        worker = self.site.worker_of(self.client)
+        if Victim.client in victims and self.client is not None and await self.client.wait(10) is None:
+            raise HarnessError(f"client {self.client.pid} does not die")
+        if Victim.worker in victims and worker is not None and await worker.wait(10) is None:
+            raise HarnessError(f"worker {worker.pid} does not die")
+        await asyncio.sleep(pause_s)
+        if Victim.server in victims:
+            await self.site.revive_server()
+        if Victim.worker in victims:
+            await self.site.revive_worker(self._draw)
+        if Victim.client in victims and (self.client is None or self.client.code == -signal.SIGKILL):
             await self._start_client()
+        if worker is not None and not worker.alive:
+            self._help(_held_by(worker.pid), for_s=8)
+        if Victim.server in victims:
+            self._help(_handed_out_before(datetime.now(UTC)), for_s=40)
 
     def _help(self, stuck: Stuck, *, for_s: float) -> None:
         workflow_id = job_workflow_id(TENANT, self.scenario.key)
-        self._helpers.append(asyncio.create_task(pass_the_timeout(self.lane.client, workflow_id, stuck, for_s=for_s)))
+        self._helpers.append(asyncio.create_task(pass_the_timeout(self.site.temporal, workflow_id, stuck, for_s=for_s)))
 
 
 def _held_by(pid: int) -> Stuck:

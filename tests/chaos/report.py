@@ -15,12 +15,13 @@ def failed(report: RunReport) -> bool:
 
 def one_line(report: RunReport, *, of: int) -> str:
     kills = ", ".join(
-        f"{'+'.join(struck.kill.victims)} at {struck.kill.point}"
+        f"{'+'.join(struck.victims or struck.kill.victims)} at {struck.kill.point}"
         + ("" if struck.hit else " (moment missed)" if struck.done else " (not reached)")
         for struck in report.struck
     )
+    embedded = ", embedded" if report.scenario.embedded else ""
     verdict = "FAILED" if failed(report) else "ok"
-    return f"run {report.scenario.number + 1}/{of} {verdict} {report.seconds:5.1f} s  {report.scenario.kind}: {kills}"
+    return f"run {report.scenario.number + 1}/{of} {verdict} {report.seconds:5.1f} s  {report.scenario.kind}{embedded}: {kills}"
 
 
 def problems(report: RunReport, *, shown: int = 12) -> list[str]:
@@ -33,7 +34,9 @@ def problems(report: RunReport, *, shown: int = 12) -> list[str]:
 def table(reports: Sequence[RunReport], seconds: float) -> str:
     lines = [f"runs: {len(reports)}, failed: {sum(map(failed, reports))}, {seconds:.0f} s in all"]
     kinds = Counter(report.scenario.kind for report in reports)
-    lines.append("kinds: " + ", ".join(f"{kind} {kinds[kind]}" for kind in Kind))
+    embedded = sum(report.scenario.embedded for report in reports)
+    told = ", ".join(f"{kind} {kinds[kind]}" for kind in Kind)
+    lines.append(f"kinds: {told}; with embedded server and worker: {embedded}")
     lines += [
         "",
         f"{'point of the kill':<18}" + "".join(f"{victim:>9}" for victim in Victim) + f"{'aimed':>9}{'hit':>7}",
@@ -44,12 +47,12 @@ def table(reports: Sequence[RunReport], seconds: float) -> str:
         if not aimed:
             continue
         done = [one for one in aimed if one.done]
-        per_victim = "".join(f"{sum(victim in one.kill.victims for one in done):>9}" for victim in Victim)
+        per_victim = "".join(f"{sum(victim in one.victims for one in done):>9}" for victim in Victim)
         lines.append(f"{point:<18}{per_victim}{len(aimed):>9}{sum(one.hit for one in done):>7}")
     done = [one for one in struck if one.done]
-    per_victim = "".join(f"{sum(victim in one.kill.victims for one in done):>9}" for victim in Victim)
+    per_victim = "".join(f"{sum(victim in one.victims for one in done):>9}" for victim in Victim)
     lines.append(f"{'all':<18}{per_victim}{len(struck):>9}{sum(one.hit for one in done):>7}")
-    several = sum(len(one.kill.victims) > 1 for one in done)
+    several = sum(len(one.victims) > 1 for one in done)
     lines += [f"kills of several processes at once: {several}; runs with two kills: {_two_kills(reports)}", ""]
     broken = Counter(violation.broken for report in reports for violation in report.verdict.violations)
     lines += [f"{kind:<42}{broken[kind]:>6}" for kind in Broken]

@@ -88,6 +88,8 @@ class Scenario:
     policy: dict[str, str]
     deadline: str
     kills: list[Kill]
+    embedded: bool = False
+    """`groupage run` alone, with the server and the worker that it brings; the worker is the client then."""
     cancel_after_s: float | None = None
     """A person cancels a batch in the provider's console so long after it was created."""
     batch_effects: tuple[str, ...] = ()
@@ -220,6 +222,7 @@ def make_scenario(seed: int, number: int) -> Scenario:
         policy=policy,
         deadline=deadline,
         kills=kills,
+        embedded=number % 8 == 6,
         cancel_after_s=draw.uniform(0.1, 0.6) if kind is Kind.sync_round and draw.random() < 0.3 else None,
         batch_effects=tuple(effects),
         call_faults=tuple(calls),

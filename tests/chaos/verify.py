@@ -242,11 +242,14 @@ def _waste_of(evidence: Evidence) -> dict[int, Decimal]:
 
 
 def _late_batches(evidence: Evidence) -> set[str]:
-    """Batches that ended after the job had: it names them, and what they cost is in late.json."""
+    """Batches that ended after the job had: it names them or their shards, and what they cost is in late.json."""
     named = " ".join((evidence.summary or {}).get("left_behind", ()))
     reports = [json.loads(data) for name, data in evidence.objects.items() if name.endswith("/late.json")]
     return {
-        report["batch_id"] for report in reports if report["batch_id"] in named and Decimal(report["waste_usd"]) > 0
+        report["batch_id"]
+        for report in reports
+        if (report["batch_id"] in named or f"shard {report['round']}-{report['shard']} " in named)
+        and Decimal(report["waste_usd"]) > 0
     }
 
 
