@@ -33,7 +33,7 @@ from groupage.store.rows import ANSWERED_MAX, REJECTED, Names, Rows, RowTable, u
 from groupage.store.segments import Segment, SegmentReader
 from groupage.store.shard_results import ShardResults, Tally, TallyCounter, read_shard_results
 
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 2 << 20
 """Fragments in memory at a time, unless one alone is larger."""
 
 Int64s = npt.NDArray[np.int64]
