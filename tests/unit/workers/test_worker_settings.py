@@ -1,0 +1,151 @@
+"""Settings of a worker, its plugin, its scratch space."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import structlog
+from groupage.activities.settings import ActivitySettings, ProviderSettings
+from groupage.client.config import load_settings
+from groupage.client.local_server import take_lock
+from groupage.schemas.activity_calls import ALL_CALLS
+from groupage.schemas.errors import UsageError
+from groupage.schemas.signals import TASK_QUEUE
+from groupage.workers.plugin import GroupagePlugin, Role
+from groupage.workers.settings import Settings
+from groupage.workers.spool import spool_directory
+from groupage.workers.stack import WorkerPlan
+from groupage.workers.telemetry import configure_logging
+from temporalio import activity
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("GROUPAGE_STORE", raising=False)
+    monkeypatch.setenv("GROUPAGE_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+def test_providers_and_waits_come_from_environment_and_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(
+        'graceful_shutdown = "5s"\n[providers.openai]\napi_key_env = "MINE"\n'
+        '[providers."openai/search"]\napi_key_env = "SEARCH"\nmax_requests = 10\n'
+    )
+    monkeypatch.setenv("GROUPAGE_CONFIG", str(file))
+    monkeypatch.setenv("GROUPAGE_PROVIDERS__OPENAI__BASE_URL", "http://127.0.0.1:1/v1")
+    monkeypatch.setenv("GROUPAGE_ACTIVITIES__CREATE_VISIBILITY_S", "7")
+    monkeypatch.setenv("GROUPAGE_ACTIVITIES__DELETE_ATTEMPTS", "2")
+    settings = load_settings(Settings)
+    built = settings.activity_settings(tmp_path)
+    assert settings.graceful_shutdown.total_seconds() == 5
+    assert built.create_visibility_s == 7.0
+    assert built.delete_attempts == 2
+    assert isinstance(built.delete_attempts, int)
+    assert built.not_visible_s == ActivitySettings(store_url="").not_visible_s
+    assert built.spool_dir == tmp_path
+    openai, search = built.provider("openai"), built.provider("openai", "search")
+    assert openai is not None
+    assert (openai.base_url, openai.api_key_env) == ("http://127.0.0.1:1/v1", "MINE")
+    assert search is not None
+    assert (search.api_key_env, search.max_requests) == ("SEARCH", 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("GROUPAGE_PROVIDERS__OPENAI__BASEURL", "http://x", "baseurl"),
+        ("GROUPAGE_ACTIVITIES__CREATE_VISIBILTY_S", "1", "create_visibilty_s"),
+        ("GROUPAGE_GRACEFUL_SHUTDOWN", "soon", "graceful_shutdown"),
+        ("GROUPAGE_THREADS", "0", "threads"),
+    ],
+)
+def test_a_misspelt_or_wrong_setting_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=said):
+        load_settings(Settings)
+
+
+def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROUPAGE_PROVIDERS__OPENAI__API_KEY", "sk-secret")
+    settings = load_settings(Settings)
+    assert settings.providers["openai"].api_key == "sk-secret"
+    assert "sk-secret" not in repr(settings) + str(settings) + repr(settings.activity_settings(None))
+    monkeypatch.setenv("GROUPAGE_PROVIDERS__OPENAI__MAX_REQUESTS", "many")
+    with pytest.raises(UsageError) as caught:
+        load_settings(Settings)
+    assert "sk-secret" not in str(caught.value)
+
+
+async def test_the_plugin_brings_every_activity_of_the_contract_by_name(tmp_path: Path) -> None:
+    plugin = GroupagePlugin(load_settings(Settings, store=(tmp_path / "store").as_uri()))
+    names = {activity._Definition.must_from_callable(each).name for each in plugin.activities or ()}
+    assert {call.name for call in ALL_CALLS} <= names
+    assert {each.__name__ for each in plugin.workflows or ()} == {"BatchJob", "ProviderBatch"}
+    # Async ones all: the worker brings no executor for others.
+    assert all(activity._Definition.must_from_callable(each).is_async for each in plugin.activities or ())
+    await plugin.context.close()
+
+
+async def test_a_role_leaves_out_what_is_not_its_own(tmp_path: Path) -> None:
+    settings = load_settings(Settings, store=(tmp_path / "store").as_uri())
+    only_workflows = GroupagePlugin(settings, role=Role.workflows)
+    assert (len(only_workflows.workflows or ()), len(only_workflows.activities or ())) == (2, 0)
+    only_activities = GroupagePlugin(settings, role=Role.activities)
+    assert not only_activities.workflows
+    assert only_activities.activities
+
+
+def test_scratch_space_of_killed_processes_is_removed_and_that_of_living_ones_kept(tmp_path: Path) -> None:
+    with spool_directory(tmp_path) as first:
+        (first / "file").write_text("x")
+        abandoned = tmp_path / "spool" / "abandoned"
+        abandoned.mkdir()
+        (abandoned / ".lock").touch()
+        just_made = tmp_path / "spool" / "just-made"
+        just_made.mkdir()
+        with spool_directory(tmp_path) as second:
+            assert first.exists()
+            assert second != first
+            assert not abandoned.exists()
+            assert just_made.exists()
+            assert take_lock(first / ".lock") is None
+        assert not second.exists()
+    assert not first.exists()
+
+
+def test_logs_are_json_lines_on_stderr_for_ours_and_for_libraries(capsys: pytest.CaptureFixture[str]) -> None:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    try:
+        configure_logging("info", "json")
+        structlog.get_logger("groupage.test").info("worker_started", task_queue=TASK_QUEUE)
+        logging.getLogger("temporalio.worker").warning("from a library")
+        said = capsys.readouterr()
+        lines = [json.loads(line) for line in said.err.splitlines()]
+        assert said.out == ""
+        assert [line["event"] for line in lines] == ["worker_started", "from a library"]
+        assert lines[0]["task_queue"] == TASK_QUEUE
+        assert lines[1]["level"] == "warning"
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        structlog.reset_defaults()
+
+
+def test_a_deployments_worker_also_polls_the_queue_that_plain_json_names() -> None:
+    class Connection:
+        task_queue = "groupage-abcdef"
+
+    connection: object = Connection()
+    assert WorkerPlan(every_queue=True).queues(connection) == ["groupage-abcdef", "groupage"]  # type: ignore[arg-type]
+    assert WorkerPlan().queues(connection) == ["groupage-abcdef"]  # type: ignore[arg-type]
+
+
+def test_provider_settings_without_a_profile_are_the_defaults() -> None:
+    settings = load_settings(Settings).activity_settings(None)
+    assert settings.provider("openai") == ProviderSettings()
+    assert settings.provider("openai", "nobody") is None
