@@ -11,6 +11,7 @@ JSON string, and cut by whoever splits lines with str.splitlines (cases.md RP-01
 
 import base64
 import hashlib
+from binascii import hexlify
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from groupage.emulator import structured
 ANSWER_BYTES = 320
 EXCERPT_CHARS = 48
 EMBEDDING_DIMENSIONS = 8
+EMBEDDING_DIMENSIONS_MAX = 3072
 _VARIANTS = 32
 _TEXT = (
     "considered and answered with care the sources agree on the main point while the details differ between "
@@ -137,8 +139,8 @@ def question_of(endpoint: str, body: dict[str, Any]) -> str:
 
 
 def _cap(body: dict[str, Any]) -> int | None:
-    for key in ("max_completion_tokens", "max_tokens", "max_output_tokens"):
-        if isinstance(body.get(key), int):
+    for key in ("max_tokens", "max_completion_tokens", "max_output_tokens"):
+        if isinstance(body.get(key), int) and body[key]:
             return max(1, int(body[key]))
     return None
 
@@ -164,6 +166,8 @@ def expected_embeddings(body: dict[str, Any]) -> list[list[float]]:
     given = body.get("input")
     inputs = given if isinstance(given, list) and given and not isinstance(given[0], int) else [given]
     size = body.get("dimensions") or EMBEDDING_DIMENSIONS
+    if not isinstance(size, int) or not 1 <= size <= EMBEDDING_DIMENSIONS_MAX:
+        raise BadBody(f"Invalid 'dimensions': expected 1 to {EMBEDDING_DIMENSIONS_MAX}.", "dimensions")
     vectors = []
     for one in inputs:
         raw = hashlib.shake_128(orjson.dumps(one)).digest(2 * size)
@@ -194,7 +198,6 @@ _PLAIN_KEYS = frozenset(
         "store",
         "max_tokens",
         "max_completion_tokens",
-        "max_output_tokens",
     ]
 )
 
@@ -213,8 +216,10 @@ def answerer(endpoint: str, size: int = ANSWER_BYTES) -> Callable[[dict[str, Any
 def _chat_answerer(size: int) -> Callable[[dict[str, Any], int], Answer]:
     """Plain chat bodies take a template: this is what batches of a million lines go through."""
     dumps, sort = orjson.dumps, orjson.OPT_SORT_KEYS
-    fingerprint = _FINGERPRINTS["/v1/chat/completions"]
+    from_bytes, new = int.from_bytes, tuple.__new__
+    base = hashlib.blake2b(b"/v1/chat/completions\0", digest_size=8)
     fillers = _fillers_of(size)
+    escaped = [filler.escaped for filler in fillers]
     # Escaping ASCII text changes its length only by backslashes; odd variants are counted as characters.
     lengths = [len(filler.text) for filler in fillers]
     plain_keys = _PLAIN_KEYS
@@ -230,41 +235,37 @@ def _chat_answerer(size: int) -> Callable[[dict[str, Any], int], Answer]:
         if model.__class__ is not str:
             return _answer_slowly("/v1/chat/completions", body, created, size)
         prompt = dumps(messages, option=sort)
-        digest = fingerprint(prompt)
-        question = int.from_bytes(digest.digest(), "big")
-        text = digest.hexdigest().encode()
+        hasher = base.copy()
+        hasher.update(prompt)
+        digest = hasher.digest()
+        question, text = from_bytes(digest, "big"), hexlify(digest)
         variant = question % _VARIANTS
         excerpt = content[:EXCERPT_CHARS]
         used = (len(prompt) + 3) // 4
         length = len(excerpt) + 26 + lengths[variant]
-        if len(body) > 2 and length > 4 * (_cap(body) or length):
+        cap = body.get("max_tokens") or body.get("max_completion_tokens")
+        if cap and (cap.__class__ is not int or length > 4 * cap):
             return _answer_slowly("/v1/chat/completions", body, created, size)
         made = (length + 3) // 4
         name = models.get(model)
         if name is None:
             name = models[model] = dumps(model)
-        return Answer(
-            question,
-            used,
-            made,
-            _CHAT
-            % (
-                text,
-                created,
-                name,
-                dumps(excerpt)[1:-1],
-                text,
-                fillers[variant].escaped,
-                used,
-                made,
-                used + made,
-            ),
-        )
+        words = (text, created, name, dumps(excerpt)[1:-1], text, escaped[variant], used, made, used + made)
+        # As Answer(...), which goes through a Python function.
+        return new(Answer, (question, used, made, _CHAT % words))
 
     return answer
 
 
 def _answer_slowly(endpoint: str, body: dict[str, Any], created: int, size: int) -> Answer:
+    try:
+        return _answer_anything(endpoint, body, created, size)
+    except (TypeError, AttributeError, KeyError, IndexError, ArithmeticError, RecursionError) as error:
+        # Whatever a body holds, it is the caller's mistake and no reason to stop.
+        raise BadBody(f"Invalid request body: {error}", None) from error
+
+
+def _answer_anything(endpoint: str, body: dict[str, Any], created: int, size: int) -> Answer:
     if not isinstance(body.get("model"), str) or not body["model"]:
         raise BadBody("you must provide a model parameter", "model")
     prompt = orjson.dumps(_prompt(endpoint, body), option=orjson.OPT_SORT_KEYS)

@@ -117,7 +117,17 @@ class RequestRule(_Rule):
 
 
 Action = Literal[
-    "drop_before", "drop_after", "error", "error_after", "html", "cut", "cut_clean", "slow", "lag", "content_type"
+    "drop_before",
+    "drop_after",
+    "error",
+    "error_after",
+    "html",
+    "cut",
+    "cut_clean",
+    "slow",
+    "trickle",
+    "lag",
+    "content_type",
 ]
 
 
@@ -132,6 +142,7 @@ class CallRule(_Rule):
     cut           the body stops at the share `at` of its length, the connection is reset
     cut_clean     the same without Content-Length and with a clean end: at a line's end, or not (`line_end`)
     slow          the reply starts `seconds` (virtual) later
+    trickle       the body comes in pieces, the last one `seconds` (virtual) after the first
     lag           what this call creates is invisible to retrieve, list and content for `seconds` (virtual)
     content_type  the reply is declared as `content_type`
     """

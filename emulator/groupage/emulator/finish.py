@@ -168,8 +168,8 @@ def _matches(match: str, rows: npt.NDArray[Any], among: Mask, source: Any) -> Ma
     found = np.zeros(len(rows), bool)
     plain, escaped = needles(match)
     for index in np.flatnonzero(among).tolist():
-        at = int(rows["source"][index])
-        line = source[at : at + int(rows["source_size"][index])]
+        # To the next request's line, or to the end; blank lines between them do no harm.
+        line = source[int(rows["source"][index]) : int(rows["source"][index + 1]) if index + 1 < len(rows) else None]
         found[index] = plain in line or escaped in line
     return found
 

@@ -5,6 +5,7 @@ from typing import Any
 import orjson
 
 _MAX_DEPTH = 12
+_MAX_ITEMS = 100
 
 
 def wanted(endpoint: str, body: dict[str, Any]) -> dict[str, Any] | None:
@@ -51,11 +52,11 @@ def _of_kind(kind: str, schema: dict[str, Any], text: str, seed: int, *, root: d
             for at, (name, inner) in enumerate((schema.get("properties") or {}).items())
         }
     if kind == "array":
-        count = max(1, int(schema.get("minItems", 1)))
+        count = min(max(1, int(schema.get("minItems", 1))), _MAX_ITEMS)
         return [sample(schema.get("items") or {}, text, seed + at, root, depth + 1) for at in range(count)]
     if kind in ("integer", "number"):
         low = int(schema.get("minimum", 0))
-        high = int(schema.get("maximum", low + 100))
+        high = max(low, int(schema.get("maximum", low + 100)))
         return low + seed % (high - low + 1)
     if kind == "boolean":
         return bool(seed & 1)

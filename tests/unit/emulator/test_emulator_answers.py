@@ -1,12 +1,14 @@
 """Answers are a function of the question."""
 
 import base64
+import contextlib
 import struct
 
 import orjson
 import pytest
 from groupage.emulator import expected_embeddings, expected_text, question_of
 from groupage.emulator.answers import BadBody, answerer
+from groupage.schemas import ENDPOINTS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,6 +110,43 @@ def test_structured_output_fits_its_schema():
     assert isinstance(value["sure"], bool)
     assert "[" in value["note"]
     assert orjson.loads(expected_text(CHAT, body)) == value
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = [
+    "model",
+    "messages",
+    "input",
+    "prompt",
+    "instructions",
+    "max_tokens",
+    "max_completion_tokens",
+    "dimensions",
+    "encoding_format",
+    "response_format",
+    "text",
+    "tools",
+    "tool_choice",
+]
+
+
+@given(st.sampled_from(ENDPOINTS), st.dictionaries(st.sampled_from(KEYS), JSON, max_size=8), st.booleans())
+def test_whatever_a_body_holds_it_is_answered_or_refused(endpoint, body, sound):
+    if sound:
+        body = body | {"model": "m", "messages": [{"role": "user", "content": "x"}], "input": "x", "prompt": "x"}
+    with contextlib.suppress(BadBody):
+        orjson.loads(answerer(endpoint)(body, 1).body)
+
+
+@given(JSON)
+def test_whatever_a_schema_holds_it_is_followed_or_refused(schema):
+    wish = {"type": "json_schema", "json_schema": {"schema": {"properties": {"x": schema}}}}
+    with contextlib.suppress(BadBody):
+        orjson.loads(answerer(CHAT)(chat("x", response_format=wish), 1).body)
 
 
 def test_a_forced_tool_is_called():
