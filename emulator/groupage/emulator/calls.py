@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
 CHUNK_BYTES = 512 * 1024
+TRICKLE_PIECES = 8
 TRANSPORT = "groupage.transport"
 """Where `server.Protocol` leaves the connection, so that a fault can cut it."""
 
@@ -109,6 +110,8 @@ class Endpoint:
                 reply.content_type = rule.content_type
             if rule.action in ("cut", "cut_clean"):
                 return await _send_cut(scope, receive, send, reply, rule)
+            if rule.action == "trickle":
+                return await _send_slowly(send, reply, core.clock.real_seconds(rule.seconds.total_seconds()))
         return await send_reply(send, reply)
 
     async def _reply(self, request: Request, rule: CallRule | None) -> Reply:
@@ -162,9 +165,23 @@ async def _chunks(span: FileSpan) -> AsyncIterator[bytes]:
             yield chunk
 
 
+async def _send_slowly(send: Send, reply: Reply, seconds: float) -> None:
+    data = _whole(reply.body)
+    size = -(-len(data) // TRICKLE_PIECES) or 1
+    await _start(send, reply, len(data))
+    for at in range(0, len(data), size):
+        if at:
+            await asyncio.sleep(seconds / (TRICKLE_PIECES - 1))
+        await send({"type": "http.response.body", "body": data[at : at + size], "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _whole(body: bytes | FileSpan) -> bytes:
+    return body.path.read_bytes()[body.start : body.end] if isinstance(body, FileSpan) else body
+
+
 async def _send_cut(scope: Scope, receive: Receive, send: Send, reply: Reply, rule: CallRule) -> None:
-    body = reply.body
-    data = body.path.read_bytes()[body.start : body.end] if isinstance(body, FileSpan) else body
+    data = _whole(reply.body)
     kept = data[: int(len(data) * rule.at)]
     if rule.action == "cut":
         # In mid-line, even where the share happens to end at a line's end.

@@ -126,6 +126,17 @@ async def test_RP_20_a_wrong_charset_is_declared(emulator, client):
     assert reply.response.headers["content-type"] == "text/plain; charset=ISO-8859-1"
 
 
+async def test_a_body_that_trickles_is_whole_in_the_end(emulator, client):
+    batch = await finished(client)
+    emulator.set_faults(calls("files.content", "trickle", seconds="300ms", nth=[1]))
+    began = time.monotonic()
+    async with client.files.with_streaming_response.content(batch.output_file_id) as reply:
+        pieces = [(time.monotonic() - began, piece) async for piece in reply.iter_bytes()]
+    assert len(pieces) > 1
+    assert pieces[-1][0] >= 0.3
+    assert b"".join(piece for _, piece in pieces) == (await client.files.content(batch.output_file_id)).content
+
+
 async def test_SDK_07_a_slow_reply(emulator, client):
     emulator.set_faults(calls("batches.list", "slow", seconds="400ms"))
     began = time.monotonic()
