@@ -51,6 +51,7 @@ class RunReport:
     seconds: float
     struck: list[Struck] = field(default_factory=list)
     client_starts: int = 0
+    gave_up: int = 0
     timeouts_passed: int = 0
     trouble: str = ""
     """Why the harness could not finish the run; counts as a failure."""
@@ -111,7 +112,7 @@ class Lane:
         finally:
             await run.end()
         report.struck, report.client_starts = run.struck, run.client_starts
-        report.timeouts_passed = run.timeouts_passed
+        report.timeouts_passed, report.gave_up = run.timeouts_passed, run.gave_up
         report.seconds = time.monotonic() - began
         return report
 
@@ -132,6 +133,8 @@ class _Run:
         self.files = JobFiles(site.store / TENANT / "jobs" / scenario.key)
         self.client: Child | None = None
         self.client_starts = 0
+        self.gave_up = 0
+        self._said = 0
         self.struck: list[Struck] = []
         self.timeouts_passed = 0
         self._draw = random.Random(f"{scenario.seed}/{scenario.number}/run")
@@ -150,8 +153,11 @@ class _Run:
             self._cancelling = asyncio.create_task(self._cancel_a_batch(scenario.cancel_after_s))
         for kill in scenario.kills:
             self.struck.append(await self._strike(kill))
-        assert self.client is not None
-        await self.client.wait(self._left_s())
+        while await self._goes_on():
+            assert self.client is not None
+            await self.client.wait(self._left_s())
+            if time.monotonic() > self._give_up_at:
+                return
 
     def _left_s(self) -> float:
         return max(0.1, self._give_up_at - time.monotonic())
@@ -190,8 +196,22 @@ class _Run:
         for name, value in scenario.policy.items():
             argv += ["--policy", f"{name}={value}"]
         self.client_starts += 1
+        self._said = (self.folder / "client.err").stat().st_size if self.client_starts > 1 else 0
         environment = self.site.environment()
         self.client = await self.lane.around.spawn("client", argv, self.folder / "client", environment)
+
+    async def _goes_on(self) -> bool:
+        """Whether the client runs. One that began while the server was down says so and ends: then again."""
+        assert self.client is not None
+        if self.client.alive:
+            return True
+        server_killed = any(Victim.server in struck.victims for struck in self.struck)
+        said = (self.folder / "client.err").read_bytes()[self._said :]
+        if self.client.code != 1 or not server_killed or b"cannot be reached" not in said:
+            return False
+        self.gave_up += 1
+        await self._start_client()
+        return True
 
     async def _cancel_a_batch(self, after_s: float) -> None:
         """Cancel the first batch so long after it was created; it may have ended by then."""
@@ -220,16 +240,13 @@ class _Run:
         return moment is not None and REACHED[point](moment)
 
     async def _strike(self, kill: Kill) -> Struck:
-        client = self.client
-        assert client is not None
         while not await self._there(kill.point):
-            if not client.alive or time.monotonic() > self._give_up_at:
+            if not await self._goes_on() or time.monotonic() > self._give_up_at:
                 return Struck(kill, (), done=False, hit=False)
             await asyncio.sleep(LOOK_EVERY_S)
-        if kill.delay_s:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(client.ended.wait(), kill.delay_s)
-        if not client.alive:
+        assert self.client is not None
+        await self.client.wait(kill.delay_s)
+        if not await self._goes_on():
             return Struck(kill, (), done=False, hit=False)
         victims = self.site.victims(kill.victims)
         self._signal(victims, signal.SIGSTOP)

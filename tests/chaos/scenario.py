@@ -297,7 +297,7 @@ def _plan(
     if Point.created in points:
         calls.append({"call": "batches.create", "action": "slow", "seconds": "900ms", "times": 2})
     if Point.downloading in points:
-        calls.append({"call": "files.content", "action": "slow", "seconds": "700ms", "times": 2})
+        calls.append({"call": "files.content", "action": "trickle", "seconds": "700ms", "times": 2})
     if kind is not Kind.batches:
         calls.append({"call": "sync", "action": "slow", "seconds": "250ms", "share": 0.7})
     call_names = draw.sample(sorted(_CALL_FAULTS), k=draw.choice((0, 1, 1, 2)))
