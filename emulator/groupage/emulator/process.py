@@ -14,7 +14,6 @@ from typing import Any, Self
 
 import orjson
 
-START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
 
 
@@ -62,26 +61,31 @@ class EmulatorProcess:
         return self.base_url.removesuffix("/v1") + "/_emulator"
 
     def _command(self) -> list[str]:
+        self.state.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "groupage.emulator", "--state", str(self.state), "--port", str(self.port)]
         for name, value in self._options.items():
             if value is not None:
                 command += ["--" + name.replace("_", "-"), str(value)]
         faults = self._faults
         if isinstance(faults, Mapping):
-            self.state.mkdir(parents=True, exist_ok=True)
             path = self.state / "faults.json"
             path.write_bytes(orjson.dumps(faults))
             faults = path
         return command if faults is None else [*command, "--faults", str(faults)]
 
     def start(self) -> Self:
-        """Returns when it listens. Raises EmulatorFailed with what it wrote to stderr."""
-        process = subprocess.Popen(self._command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # noqa: S603
+        """Returns when it listens. Raises EmulatorFailed with what it wrote to `stderr.log` in the state directory."""
+        command = self._command()
+        # A file, not a pipe: nobody reads while it runs, and a full pipe would stop the server.
+        log = self.state / "stderr.log"
+        with log.open("wb") as errors:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)  # noqa: S603
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line.endswith(b"\n"):
-            _, problem = process.communicate(timeout=START_TIMEOUT_S)
-            raise EmulatorFailed(problem.decode("utf-8", "replace").strip() or f"exit code {process.returncode}")
+            process.stdout.close()
+            process.wait(STOP_TIMEOUT_S)
+            raise EmulatorFailed(log.read_text("utf-8", "replace").strip() or f"exit code {process.returncode}")
         self._process = process
         self.base_url = str(orjson.loads(line)["base_url"])
         # The same port after a restart, so that clients need not be told.
@@ -107,9 +111,8 @@ class EmulatorProcess:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        for pipe in (process.stdout, process.stderr):
-            if pipe is not None:
-                pipe.close()
+        if process.stdout is not None:
+            process.stdout.close()
         return process.returncode
 
     def __enter__(self) -> Self:
