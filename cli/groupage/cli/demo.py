@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -77,7 +77,7 @@ def run_demo(*, requests: int, turnaround: str, state: Path | None, keep: bool, 
 
 
 @contextmanager
-def _state_directory(given: Path | None) -> Iterator[Path]:
+def _state_directory(given: Path | None) -> Generator[Path, None, None]:
     """The given one is kept, a temporary one is removed."""
     if given is not None:
         given.mkdir(parents=True, exist_ok=True)

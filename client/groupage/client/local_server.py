@@ -19,7 +19,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -114,7 +114,7 @@ def take_lock(path: Path, *, shared: bool = False) -> int | None:
 
 
 @contextlib.contextmanager
-def try_lock(path: Path, *, shared: bool = False) -> Iterator[bool]:
+def try_lock(path: Path, *, shared: bool = False) -> Generator[bool, None, None]:
     """Hold a flock for the block if it is free; yields whether it was."""
     descriptor = take_lock(path, shared=shared)
     try:

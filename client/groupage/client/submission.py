@@ -3,12 +3,12 @@
 import asyncio
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import orjson
 from groupage.client.connection import Connection
@@ -38,7 +38,7 @@ async def spooled_input(
     endpoint: str = DEFAULT_ENDPOINT,
     on_invalid: str = "refuse",
     directory: Path | None = None,
-) -> AsyncIterator[SpooledInput]:
+) -> AsyncGenerator[SpooledInput, None]:
     """Validate all input onto the local disk (in `directory`) for the block. Nothing has been sent anywhere yet.
 
     Raises InputRefused with the first bad lines, unless `on_invalid` is "skip".
@@ -147,8 +147,10 @@ async def _check_queue(client: Client, workflow_id: str, task_queue: str) -> Non
 def _source(requests: Requests) -> Path | BinaryIO | Iterator[bytes] | Iterator[Request]:
     if isinstance(requests, str):
         return Path(requests)
-    if isinstance(requests, Path) or hasattr(requests, "read"):
-        return requests  # type: ignore[return-value] # narrowed by the attribute
+    if isinstance(requests, Path):
+        return requests
+    if hasattr(requests, "read"):
+        return cast("BinaryIO", requests)
     items: Iterator[Any] = iter(requests)
     for first in items:
         rest = chain((first,), items)

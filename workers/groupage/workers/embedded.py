@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
 import structlog
@@ -157,7 +157,7 @@ def _start(files: ServerFiles, binary: str, start_lock: int) -> LocalServer:
 
 
 @contextlib.contextmanager
-def _starting(files: ServerFiles) -> Iterator[int]:
+def _starting(files: ServerFiles) -> Generator[int, None, None]:
     """Alone while starting or stopping; yields the descriptor of start.lock."""
     give_up_at = time.monotonic() + START_LOCK_TIMEOUT_S
     while True:
@@ -265,7 +265,7 @@ class ServerUse:
 
 
 @contextlib.asynccontextmanager
-async def embedded_server(state_dir: Path) -> AsyncIterator[ServerUse]:
+async def embedded_server(state_dir: Path) -> AsyncGenerator[ServerUse, None]:
     """Use the embedded server for the block."""
     use = ServerUse(state_dir)
     joining = asyncio.ensure_future(asyncio.to_thread(use.join))

@@ -6,7 +6,7 @@
 Beside workflows and activities of your own, in your own worker.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -44,7 +44,7 @@ class GroupagePlugin(SimplePlugin):
         self.context = Context(settings.activity_settings(spool_dir))
 
         @asynccontextmanager
-        async def until_stopped() -> AsyncIterator[None]:
+        async def until_stopped() -> AsyncGenerator[None, None]:
             try:
                 yield
             finally:

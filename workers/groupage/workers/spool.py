@@ -5,7 +5,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from groupage.client.local_server import try_lock
@@ -29,7 +29,7 @@ def remove_abandoned(parent: Path) -> int:
 
 
 @contextlib.contextmanager
-def spool_directory(state_dir: Path) -> Iterator[Path]:
+def spool_directory(state_dir: Path) -> Generator[Path, None, None]:
     """A directory of this process alone, for files on their way between store and provider."""
     parent = state_dir / "spool"
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)

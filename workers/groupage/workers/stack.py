@@ -1,7 +1,7 @@
 """All that a command needs around it: store, Temporal (configured, or embedded), a worker in this process."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -104,7 +104,7 @@ async def run_with_stack(
 
 
 @asynccontextmanager
-async def _beside(stack: Stack, workers: WorkerPlan | None) -> AsyncIterator[list[asyncio.Task[None]]]:
+async def _beside(stack: Stack, workers: WorkerPlan | None) -> AsyncGenerator[list[asyncio.Task[None]], None]:
     """The tasks that run beside the work: one that watches the embedded server, and the workers."""
     async with AsyncExitStack() as inner:
         tasks: list[asyncio.Task[None]] = []

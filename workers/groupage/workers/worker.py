@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
 import structlog
@@ -23,7 +23,7 @@ async def worker_in_process(
     *,
     spool_dir: Path,
     role: Role = Role.all,
-) -> AsyncIterator[asyncio.Task[None]]:
+) -> AsyncGenerator[asyncio.Task[None], None]:
     """Run a worker for the block; yields its task, which ends early only by a fatal error.
 
     Leaving stops polling, lets activities finish for `graceful_shutdown`, then cancels them:
@@ -47,7 +47,7 @@ async def worker_in_process(
 
 
 @contextlib.contextmanager
-def stop_on_signals() -> Iterator[asyncio.Event]:
+def stop_on_signals() -> Generator[asyncio.Event, None, None]:
     """An event that SIGTERM, SIGINT or SIGHUP sets; the second signal of a kind acts as usual."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
