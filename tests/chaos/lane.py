@@ -18,7 +18,7 @@ from groupage.schemas.ids import job_workflow_id
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.service import RPCError
 
-from tests.chaos.gather import gather
+from tests.chaos.gather import gather, workflows_of
 from tests.chaos.impatience import Stuck, pass_the_timeout
 from tests.chaos.points import ASKS_PROVIDER, LOOK_EVERY_S, REACHED, JobFiles, Moment, worth_asking
 from tests.chaos.processes import Child, Emulator, HarnessError, Zygote
@@ -132,6 +132,7 @@ class _Run:
         self.output = self.folder / "out.jsonl"
         self.files = JobFiles(site.store / TENANT / "jobs" / scenario.key)
         self.client: Child | None = None
+        self.tidier: Child | None = None
         self.client_starts = 0
         self.gave_up = 0
         self._said = 0
@@ -164,6 +165,8 @@ class _Run:
 
     async def evidence(self) -> Any:
         assert self.client is not None
+        if await self.something_left():
+            self.tidier = await self.site.tidy()
         return await gather(
             await self.site.temporal(),
             self.lane.provider,
@@ -175,6 +178,10 @@ class _Run:
             api_key=self.lane.api_key,
         )
 
+    async def something_left(self) -> bool:
+        running = any(runs for _, runs in (await workflows_of(await self.site.temporal(), self.scenario)).values())
+        return running or bool((await self.lane.provider.state())["files"])
+
     async def end(self) -> None:
         tasks = [task for task in (*self._helpers, self._cancelling) if task is not None]
         for task in tasks:
@@ -183,9 +190,10 @@ class _Run:
         self.timeouts_passed = sum(
             task.result() for task in self._helpers if not task.cancelled() and task.exception() is None
         )
-        if self.client is not None and self.client.alive:
-            self.client.signal(signal.SIGKILL)
-            await self.client.wait(5)
+        for child in (self.client, self.tidier):
+            if child is not None and child.alive:
+                child.signal(signal.SIGKILL)
+                await child.wait(5)
 
     # Processes
 

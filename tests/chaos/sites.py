@@ -21,6 +21,18 @@ CACHED = (0, 0, 500)
 deterministic, and does not wait ten seconds for a dead worker's own queue; some workers are as usual."""
 
 
+async def connect(address: str) -> Client:
+    """Its port may be open before the server is healthy."""
+    give_up_at = time.monotonic() + START_TIMEOUT_S
+    while True:
+        try:
+            return await Client.connect(address)
+        except RuntimeError as error:
+            if time.monotonic() > give_up_at:
+                raise HarnessError(f"Temporal at {address} does not answer: {error}") from error
+        await asyncio.sleep(0.05)
+
+
 @dataclass(slots=True)
 class Surroundings:
     """What all sites of a lane share."""
@@ -71,7 +83,7 @@ class Deployed:
         self.store.mkdir()
         await self._server.start()
         await self._start_worker(draw)
-        self._client = await Client.connect(self._server.address)
+        self._client = await connect(self._server.address)
 
     async def stop(self) -> None:
         await self._server.stop()
@@ -86,6 +98,10 @@ class Deployed:
     async def temporal(self) -> Client:
         assert self._client is not None
         return self._client
+
+    async def tidy(self) -> Child | None:
+        """The worker is there and goes on."""
+        return None
 
     def check(self) -> None:
         if self._worker is None or not self._worker.alive:
@@ -160,8 +176,14 @@ class Embedded:
                 raise HarnessError("no embedded Temporal came up")
             await asyncio.sleep(0.05)
         if self._client is None or self._connected is None or self._connected.address != record.address:
-            self._client, self._connected = await Client.connect(record.address), record
+            self._client, self._connected = await connect(record.address), record
         return self._client
+
+    async def tidy(self) -> Child | None:
+        """If the client was killed after the summary was written, the same command only hands out the results:
+        the rest (deleting files, closing workflows) is done by the next command with a worker. This is one.
+        """
+        return await self._around.spawn("tidy", ["worker"], self._around.directory / "tidy", self.environment())
 
     def check(self) -> None:
         """There is nothing that could have ended by itself."""
