@@ -51,6 +51,8 @@ class Limits:
     """A result file that is not found is "not visible yet" for so long after the end (PO-01)."""
     pause_s: float = 2.0
     """Before the files are downloaded again."""
+    heavy: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    """Held while a shard's files are read: bounds the memory of all that run at once."""
 
 
 @dataclass(slots=True)
@@ -100,7 +102,8 @@ async def _download_and_read(
     for turn in range(1, DOWNLOADS + 1):
         downloads, lost = await _download(provider, call, limits, folder)
         digests = [download.digest for download in downloads]
-        read = await in_thread(partial(collector.read, downloads, same=digests == before, final=turn == DOWNLOADS))
+        async with limits.heavy:
+            read = await in_thread(partial(collector.read, downloads, same=digests == before, final=turn == DOWNLOADS))
         if read.results is not None:
             read.notes += lost
             return read

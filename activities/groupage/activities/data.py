@@ -64,7 +64,8 @@ class DataActivities:
 
     @activity.defn(name=COLLECT_BATCH.name)
     async def collect_batch(self, request: CollectBatch) -> ShardReport:
-        limits = Limits(self.spool, timedelta(seconds=self.context.settings.not_visible_s))
+        not_visible = timedelta(seconds=self.context.settings.not_visible_s)
+        limits = Limits(self.spool, not_visible, heavy=self.context.heavy)
         with reported():
             provider = self.context.provider_of(request.shard.job)
             async with heartbeating(self.context.settings.heartbeat_s):

@@ -41,6 +41,8 @@ class Context:
     def __init__(self, settings: ActivitySettings, *, store: Store | None = None) -> None:
         self.settings = settings
         self.store = store or open_store(settings.store_url, **settings.store_options)
+        self.heavy = asyncio.Semaphore(settings.heavy_steps)
+        """Held by steps that need much memory: what a worker needs does not grow with the shards that run at once."""
         self._providers: dict[tuple[str, str], BatchProvider] = {}
         self._owner: str | None = None
 

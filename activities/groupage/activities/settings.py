@@ -68,6 +68,9 @@ class ActivitySettings:
     """How long an ended batch may lack the files that it must have (cases.md PO-08)."""
     max_poll_s: float = 600.0
     """Longest pause between two looks at a batch."""
+    heavy_steps: int = 2
+    """Steps that hold a shard's lines in memory (rendering, reading results) at once. They share one
+    interpreter, so more would only need more memory; two overlap one's Python with the other's compression."""
     heartbeat_s: float = 5.0
     """Pause between two heartbeats of a working activity."""
     delete_attempts: int = 3

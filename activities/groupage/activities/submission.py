@@ -19,9 +19,10 @@ The look that proves absence begins after the window's end, so nothing that was 
 
 import asyncio
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from groupage.activities.failures import batch_error, retried, waiting
 from groupage.activities.heartbeat import heartbeating
@@ -164,7 +165,8 @@ class _Attempt:
             path = Path(folder) / f"{self.shard.tag}.jsonl"
             self.step.set("rendering", requests=plan.requests)
             store, shard, provider = self.context.store, self.shard, self.provider
-            size = await in_thread(lambda stop: render_shard(store, shard, plan, provider, path, stop=stop))
+            async with self.context.heavy:
+                size = await in_thread(lambda stop: render_shard(store, shard, plan, provider, path, stop=stop))
             await asyncio.to_thread(note_token, store, shard.job)
             submission = Submission(
                 tag=shard.tag,
@@ -211,6 +213,10 @@ class _Attempt:
             # Too late to be sure that nobody takes this intent for settled: nothing is sent for it.
             await self._end(intent, "not_sent", "the intent grew old before its call")
             raise ProviderError(f"submitting {shard.tag} was held up", error_class=ErrorClass.transient, code="held_up")
+        return await _to_its_end(self._send(intent, submission, files))
+
+    async def _send(self, intent: Intent, submission: Submission, files: list[str]) -> SubmittedBatch:
+        """The one create call, and the record of what became of it."""
         try:
             batch = await self._call_create(submission, files)
         except AmbiguousCreate as error:
@@ -268,6 +274,21 @@ class _Attempt:
     def _key(self, name: str) -> str:
         job = self.shard.job
         return keys.shard_object(job.tenant, job.key, self.shard.round, self.shard.shard, name)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, SubmittedBatch]) -> SubmittedBatch:
+    """Let a create call end though the activity is cancelled: what it made must be known (it ends in bounded time).
+
+    If it made a batch, that is the activity's result all the same; else the cancellation goes on.
+    """
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if task.cancelled() or task.exception() is not None:
+            raise
+        return task.result()
 
 
 def still_unknown(shard: ShardRef, at: datetime, window: Window) -> Exception:
