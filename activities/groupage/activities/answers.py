@@ -20,9 +20,12 @@ import orjson
 from groupage.activities.providers.base import Answer
 from groupage.schemas import ErrorClass, Outcome, Usage
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
+from pydantic import TypeAdapter
 
 _SUCCEEDED = Outcome.succeeded
 _loads = orjson.loads
+_make_usage: Callable[[dict[str, int]], Usage] = TypeAdapter(Usage).validator.validate_python
+"""What `Usage(...)` does, without its way through Python: 2 µs a line less."""
 
 _WIRE_ID_IN_BYTES = re.compile(rb'"custom_id"\s*:\s*"(g[a-z2-7]{6}-[a-z2-7]{13}-r\d{1,2}-s\d{1,6}-\d{1,10})"')
 
@@ -247,12 +250,14 @@ def read_usage(usage: Any) -> Usage | None:
         written = _count(ins.get("cache_write_tokens") or ins.get("cache_creation_tokens"))
     if type(outs) is dict:
         reasoning = _count(outs.get("reasoning_tokens"))
-    return Usage(
-        input_tokens=_count(inputs),
-        cached_tokens=cached,
-        cache_write_tokens=written,
-        output_tokens=_count(outputs),
-        reasoning_tokens=reasoning,
+    return _make_usage(
+        {
+            "input_tokens": _count(inputs),
+            "cached_tokens": cached,
+            "cache_write_tokens": written,
+            "output_tokens": _count(outputs),
+            "reasoning_tokens": reasoning,
+        }
     )
 
 
