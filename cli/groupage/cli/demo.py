@@ -67,7 +67,7 @@ FAULTS_IN_WORDS = (
 def run_demo(*, requests: int, turnaround: str, state: Path | None, keep: bool, as_json: bool) -> int:
     """0 if every request has exactly one outcome and no answer was paid for twice, else 1."""
     console = Console(as_json=as_json)
-    configure_logging("error", "auto")
+    configure_logging("error", "console", tracebacks=False)
     with _state_directory(state) as directory:
         console.say(f"emulated provider on this machine, on purpose unreliable: {FAULTS_IN_WORDS}")
         emulator = EmulatorProcess(directory / "emulator", turnaround=turnaround, faults=FAULTS)

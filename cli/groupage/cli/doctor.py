@@ -48,7 +48,7 @@ class Finding:
 def run_doctor(*, as_json: bool) -> int:
     """0 if nothing is wrong, else 1."""
     console = Console(as_json=as_json)
-    configure_logging("error", "auto")
+    configure_logging("error", "console", tracebacks=False)
     settings = load_settings(Settings)
     findings = run_until_signal(lambda: examine(settings), say=console.say, on_stop=lambda: "stopped")
     if as_json:

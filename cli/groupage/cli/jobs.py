@@ -32,7 +32,7 @@ class _Command:
         self.tenant, self.key = split_key(tenant, key)
         self.name = f"{self.tenant}/{self.key}"
         self.console = Console(as_json=as_json)
-        configure_logging("warning", "auto")
+        configure_logging("warning", "console", tracebacks=False)
         self.settings = load_settings(Settings)
 
     async def summary(self) -> tuple[Store, Summary | None]:
@@ -162,7 +162,7 @@ def decide_job(tenant: str, key: str, decision: str, *, reason: str, worker: boo
 
 def list_jobs(tenant: str | None, *, limit: int, as_json: bool) -> int:
     console = Console(as_json=as_json)
-    configure_logging("warning", "auto")
+    configure_logging("warning", "console", tracebacks=False)
     settings = load_settings(Settings)
 
     async def work() -> int:

@@ -30,7 +30,7 @@ CLEAN_UP_AT_MOST = timedelta(seconds=30)
 def run_job(options: JobOptions, *, output: str, worker: bool, as_json: bool) -> int:
     """Submit, wait, write. Everything of it may be repeated after any kill."""
     console = Console(as_json=as_json)
-    configure_logging("warning", "auto")
+    configure_logging("warning", "console", tracebacks=False)
     settings = load_settings(Settings)
     check_output(output)
     accepted: list[JobManifest] = []
@@ -64,7 +64,7 @@ def run_job(options: JobOptions, *, output: str, worker: bool, as_json: bool) ->
 def submit_job(options: JobOptions, *, as_json: bool) -> int:
     """Hand in and return."""
     console = Console(as_json=as_json)
-    configure_logging("warning", "auto")
+    configure_logging("warning", "console", tracebacks=False)
     settings = load_settings(Settings)
 
     async def work() -> int:

@@ -44,7 +44,7 @@ def run_dev(*, worker: bool) -> int:
 
 def stop_dev() -> int:
     """Stop a server that killed processes have left running."""
-    configure_logging("warning", "auto")
+    configure_logging("warning", "console", tracebacks=False)
     settings = load_settings(Settings)
     console = Console(as_json=False)
     if find_local_server(settings.state_dir) is None:

@@ -3,6 +3,7 @@
 import functools
 import logging
 import sys
+from typing import Any
 
 import structlog
 from groupage.schemas.errors import UsageError
@@ -15,9 +16,16 @@ from temporalio.runtime import (
     TelemetryFilter,
 )
 
+ERROR_MAX = 500
+"""Characters of an error in a one-line log."""
 
-def configure_logging(level: str, log_format: str) -> None:
-    """One shape for our lines and those of libraries. stdout stays free for data."""
+
+def configure_logging(level: str, log_format: str, *, tracebacks: bool = True) -> None:
+    """One shape for our lines and those of libraries. stdout stays free for data.
+
+    Without `tracebacks` an error is one line: for commands whose user wants to know that an attempt
+    failed, not where in our code.
+    """
     console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -25,6 +33,8 @@ def configure_logging(level: str, log_format: str) -> None:
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    if not tracebacks:
+        shared.append(_error_in_one_line)
     renderers: list[structlog.typing.Processor] = (
         [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
         if console
@@ -53,6 +63,14 @@ def configure_logging(level: str, log_format: str) -> None:
     for chatty in ("httpx", "httpcore", "httpx2", "openai"):
         # Their info line for each poll would bury ours.
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
+
+
+def _error_in_one_line(_logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    exc_info = event.pop("exc_info", None)
+    error = exc_info[1] if isinstance(exc_info, tuple) else exc_info
+    if isinstance(error, BaseException):
+        event["error"] = f"{type(error).__name__}: {error}"[:ERROR_MAX]
+    return event
 
 
 @functools.cache
