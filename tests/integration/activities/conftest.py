@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from provider_world import Emulator, World  # noqa: E402  # found through the line above
+from provider_world import Emulator, World  # found through the line above
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,12 @@
 """The surroundings of the provider tests: a real emulator process, a real store, the real SDK, one shard."""
 
+import asyncio
 import dataclasses
 import json
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -20,7 +22,7 @@ from groupage.schemas import JobRef, Request, Route, ShardPlan, ShardRef
 from groupage.schemas.activity_calls import AwaitBatch, SubmitBatch
 from groupage.store.acceptance import accept_job
 from groupage.store.deployment import deployment_owner
-from groupage.store.objects import Store, open_store
+from groupage.store.objects import Store
 from groupage.store.shards import write_shard
 from groupage.store.spool import spool_requests
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
@@ -53,13 +55,41 @@ class Emulator:
         self.faults()
 
     def advance(self, by: str) -> None:
+        """Move the clock, once every input was read: that takes real time, and more on a busy machine."""
+        self._wait(lambda batch: batch["ended"] or batch["counts"]["total"])
+        self.advance_at_once(by)
+
+    def advance_at_once(self, by: str) -> None:
         self._ask("POST", "clock/advance", {"by": by})
+
+    def finish(self) -> None:
+        """Move the clock by an hour, and return when every batch has ended."""
+        self.advance("1h")
+        self._wait(lambda batch: batch["ended"])
+
+    def _wait(self, condition: Callable[[dict[str, Any]], Any]) -> None:
+        for _ in range(1000):
+            if all(condition(batch) for batch in self.state()["batches"]):
+                return
+            time.sleep(0.03)
+        raise AssertionError(f"the emulator does not get on: {self.state()}")
 
     def state(self) -> dict[str, Any]:
         return self._ask("GET", "state")
 
     def ledger(self) -> dict[str, Any]:
         return self._ask("GET", "ledger")
+
+    async def called(self, name: str) -> None:
+        """Return once the call has come in."""
+        await asyncio.to_thread(self._until_called, name)
+
+    def _until_called(self, name: str) -> None:
+        for _ in range(1000):
+            if self.state()["calls"].get(name):
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"{name} was never called")
 
     def creates(self) -> int:
         """POSTs to /v1/batches, whatever became of them."""
@@ -124,7 +154,8 @@ class World:
         key = f"job-{self._jobs}"
         lines = [
             Request(
-                id=f"caller/{n}", body={"model": model, "messages": [{"role": "user", "content": f"{key} question {n}"}]}
+                id=f"caller/{n}",
+                body={"model": model, "messages": [{"role": "user", "content": f"{key} question {n}"}]},
             )
             for n in range(requests)
         ]
@@ -166,8 +197,6 @@ async def attempt_of(
 
 async def attempts_of(activity: Callable[..., Any], request: Any, *, most: int = 100, sleep: bool = True) -> Any:
     """Attempt after attempt as Temporal would make them, with short pauses; (result, the failures before it)."""
-    import asyncio
-
     details: list[Any] = []
     failures: list[ApplicationError] = []
     for attempt in range(1, most + 1):
@@ -179,7 +208,9 @@ async def attempts_of(activity: Callable[..., Any], request: Any, *, most: int =
                 raise
             failures.append(failure)
             # What a worker sends: JSON, without types.
-            details = json.loads(json.dumps([one.model_dump(mode="json") for one in beats[-1]])) if _models(beats) else []
+            details = (
+                json.loads(json.dumps([one.model_dump(mode="json") for one in beats[-1]])) if _models(beats) else []
+            )
             delay = failure.next_retry_delay
             if sleep and delay is not None:
                 await asyncio.sleep(min(delay.total_seconds(), 0.3))

@@ -4,17 +4,20 @@ import asyncio
 import threading
 from datetime import timedelta
 
+import orjson
 import pytest
 from groupage.activities import submission
 from groupage.activities.intents import read_log
+from groupage.activities.providers.base import ResultFile
 from groupage.activities.providers.openai import OpenAIProvider
 from groupage.schemas import ErrorClass
-from groupage.schemas.activity_calls import CancelBatch
+from groupage.schemas.activity_calls import CancelBatch, SubmitBatch
 from groupage.schemas.errors import StoreError
 from groupage.schemas.ids import decode_wire_id
 from groupage.store.objects import Store
-from provider_world import ENDPOINT, World, attempt_of, attempts_of, benign
+from provider_world import ENDPOINT, attempt_of, attempts_of, benign
 from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
 
 
 class KilledError(BaseException):
@@ -47,8 +50,6 @@ class StoreThatForgets(Store):
 
 
 async def submitted_in_the_end(world, shard, **fields):
-    from groupage.schemas.activity_calls import SubmitBatch
-
     return await attempts_of(world.activities.submit_batch, SubmitBatch(shard=shard, **fields), most=60)
 
 
@@ -65,11 +66,7 @@ async def test_a_shard_becomes_one_batch_with_our_tag_and_our_ids(world, emulato
     assert not done.adopted
     assert done.requests == 12
     text = world.folder / "back"
-    from groupage.activities.providers.base import ResultFile
-
     await world.provider.download(ResultFile("input", file["id"]), text)
-    import orjson
-
     lines = [orjson.loads(line) for line in text.read_bytes().split(b"\n")[:-1]]
     assert [decode_wire_id(line["custom_id"]).index for line in lines] == list(range(12))
     assert {line["url"] for line in lines} == {ENDPOINT}
@@ -237,9 +234,7 @@ async def test_TE_05_two_attempts_at_once_make_one_batch(world, emulator, monkey
 
     monkeypatch.setattr(submission, "look", look)
     shard = world.shard()
-    ends = await asyncio.gather(
-        world.submit(shard, attempt=1), world.submit(shard, attempt=2), return_exceptions=True
-    )
+    ends = await asyncio.gather(world.submit(shard, attempt=1), world.submit(shard, attempt=2), return_exceptions=True)
     lost = [end for end in ends if isinstance(end, ApplicationError)]
     assert len(lost) == 1
     assert lost[0].details[0].code == "superseded"
@@ -252,19 +247,19 @@ async def test_TE_05_two_attempts_at_once_make_one_batch(world, emulator, monkey
 async def test_TE_05_an_attempt_that_hung_before_its_call_gives_up_when_another_went_on(world, emulator, monkeypatch):
     monkeypatch.setattr("groupage.activities.intents.CREATE_TIMEOUT_MIN_S", 0.5)
     shard = world.shard()
-    go_on = threading.Event()
+    hangs, go_on = threading.Event(), threading.Event()
     real_superseded, calls = submission.superseded, []
 
     def superseded(*given):
         calls.append(given)
         if len(calls) == 1:
+            hangs.set()
             go_on.wait(30)
         return real_superseded(*given)
 
     monkeypatch.setattr(submission, "superseded", superseded)
     hung = asyncio.create_task(world.submit(shard, attempt=1))
-    while not calls:
-        await asyncio.sleep(0.01)
+    await asyncio.to_thread(hangs.wait, 30)
     other = world.again()
     done, _ = await submitted_in_the_end(other, shard)
     go_on.set()
@@ -293,6 +288,30 @@ async def test_TE_05_an_attempt_whose_intent_has_grown_old_sends_nothing(world, 
     assert emulator.creates() == 0
     monkeypatch.undo()
     assert not (await world.submit(shard, attempt=2)).adopted, "what was surely not sent needs no waiting"
+
+
+async def test_CL_07_a_submission_that_is_cancelled_during_its_create_call_knows_its_batch(world, emulator):
+    emulator.faults(calls=[{"call": "batches.create", "action": "slow", "seconds": "1s", "times": 1}])
+    shard = world.shard()
+    environment = ActivityEnvironment()
+    running = asyncio.create_task(environment.run(world.activities.submit_batch, SubmitBatch(shard=shard)))
+    await emulator.called("batches.create")
+    environment.cancel()
+    done = await running
+    assert done.batch_id == emulator.state()["batches"][0]["id"]
+    assert read_log(world.store, shard).created_id == done.batch_id
+
+
+async def test_TE_06_a_submission_that_is_cancelled_while_it_uploads_stops_and_sends_nothing(world, emulator):
+    emulator.faults(calls=[{"call": "files.create", "action": "slow", "seconds": "20s", "times": 1}])
+    environment = ActivityEnvironment()
+    running = asyncio.create_task(environment.run(world.activities.submit_batch, SubmitBatch(shard=world.shard())))
+    await emulator.called("files.create")
+    environment.cancel()
+    async with asyncio.timeout(5):
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert emulator.creates() == 0
 
 
 async def test_a_provider_that_cannot_be_reached_is_retried_without_a_window(world, emulator):
@@ -338,7 +357,7 @@ async def test_QU_01_the_same_file_goes_again_as_a_new_batch_once_the_dead_one_i
     emulator.faults(batches=[{"effect": "token_limit", "times": 1}])
     shard = world.shard()
     first = await world.submit(shard)
-    emulator.advance("20m")
+    emulator.advance_at_once("20m")
     dead, _ = await attempts_of(world.activities.await_batch, world.awaiting(shard, first.batch_id))
     assert dead.phase == "failed"
     assert dead.error.error_class is ErrorClass.quota
@@ -387,9 +406,7 @@ async def test_CL_06_the_input_of_a_refused_create_is_removed(world, emulator, s
 
 
 async def test_SDK_06_a_429_with_retry_after_is_obeyed(world, emulator):
-    emulator.faults(
-        calls=[{"call": "batches.create", "action": "error", "status": 429, "retry_after": 50, "times": 1}]
-    )
+    emulator.faults(calls=[{"call": "batches.create", "action": "error", "status": 429, "retry_after": 50, "times": 1}])
     shard = world.shard()
     with pytest.raises(ApplicationError) as failure:
         await world.submit(shard)

@@ -261,10 +261,9 @@ class OpenAIProvider:
         except TimeoutError:
             return _no_reply(call, "timeout", f"no answer within {call.timeout_s:g} s")
         except openai.OpenAIError as error:
-            ours = translate(error, f"{call.endpoint} for {call.wire_id}")
-            answer = _no_reply(call, ours.code, str(ours))
-            answer.error_class = ours.error_class
-            return answer
+            return _failed_call(call, translate(error, f"{call.endpoint} for {call.wire_id}"))
+        except ProviderError as error:
+            return _failed_call(call, error)
         return self._reply(call, response)
 
     def _reply(self, call: SyncCall, response: "httpx2.Response") -> Answer:
@@ -389,6 +388,12 @@ class OpenAIProvider:
         if not self._dialect.list_takes_parameters:
             return {}
         return {"limit": limit} if after is None else {"limit": limit, "after": after}
+
+
+def _failed_call(call: SyncCall, error: ProviderError) -> Answer:
+    answer = _no_reply(call, error.code, str(error))
+    answer.error_class = error.error_class
+    return answer
 
 
 def _no_reply(call: SyncCall, code: str, message: str) -> Answer:
