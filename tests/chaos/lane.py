@@ -179,6 +179,8 @@ class _Run:
         )
 
     async def something_left(self) -> bool:
+        if not self.site.has_server():
+            return True
         running = any(runs for _, runs in (await workflows_of(await self.site.temporal(), self.scenario)).values())
         return running or bool((await self.lane.provider.state())["files"])
 

@@ -328,8 +328,8 @@ def _plan(
 
 
 ESCALATION_SPAN_S = 54.0
-_ESCALATE_AT_S = 16.5
-"""Later than 15 s: the policy does not try a batch at all with less time (escalation.py, HOPELESS)."""
+_ESCALATE_AT_S = 19.0
+"""With less than 15 s between planning and this moment the policy does not try a batch at all (HOPELESS)."""
 
 
 def _policy(kind: Kind, count: int) -> tuple[dict[str, str], str]:

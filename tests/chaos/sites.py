@@ -99,6 +99,9 @@ class Deployed:
         assert self._client is not None
         return self._client
 
+    def has_server(self) -> bool:
+        return True
+
     async def tidy(self) -> Child | None:
         """The worker is there and goes on."""
         return None
@@ -178,6 +181,9 @@ class Embedded:
         if self._client is None or self._connected is None or self._connected.address != record.address:
             self._client, self._connected = await connect(record.address), record
         return self._client
+
+    def has_server(self) -> bool:
+        return find_local_server(self._state) is not None
 
     async def tidy(self) -> Child | None:
         """If the client was killed after the summary was written, the same command only hands out the results:
