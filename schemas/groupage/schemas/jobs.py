@@ -28,6 +28,9 @@ class JobPolicy(Message):
     """How long one sync request is reckoned to take; with sync_concurrency it bounds the sync throughput."""
     poll: Duration = timedelta(seconds=30)
     """Shortest time between two polls of one provider batch."""
+    turnaround: Duration | None = None
+    """How long a batch usually takes here; None: 120 times `poll`, an hour by default. A first guess, replaced by
+    what the job sees: it decides whether a near deadline is worth trying by batch."""
     window: int = Field(20, ge=1, le=200)
     """Provider batches of the job that run at once."""
     canary_requests: int = Field(0, ge=0)

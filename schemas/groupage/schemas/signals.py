@@ -27,6 +27,13 @@ SEARCH_ATTRIBUTES: dict[str, str] = {
 """Name and type; `groupage worker` and `groupage dev` register what is missing."""
 
 
+class StopBatch(Message):
+    """`settle_s`: how long the provider may take to end the batch before the shard is reported as unsettled."""
+
+    reason: str
+    settle_s: float
+
+
 class ProviderBatchInput(Message):
     """Argument of ProviderBatch. Reports go to the job's workflow id."""
 
@@ -34,13 +41,9 @@ class ProviderBatchInput(Message):
     policy: JobPolicy
     requests: int
     model: str = ""
-
-
-class StopBatch(Message):
-    """`settle_s`: how long the provider may take to end the batch before the shard is reported as unsettled."""
-
-    reason: str
-    settle_s: float
+    stop: StopBatch | None = None
+    """Set where a shard that was lost is started again only to stop it: its batch is looked for by the tag,
+    cancelled and harvested; none is created."""
 
 
 class ShardDone(Message):

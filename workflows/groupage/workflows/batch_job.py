@@ -1,6 +1,6 @@
 """BatchJob: a job from acceptance to its summary.
 
-Limits: about 13 events a shard and 60 a job; it continues as new after CONTINUE_AT_EVENTS, so that the
+Limits: about 13 events a shard and 60 a job; it continues as new after CONTINUE_AT_EVENTS events, so that the
 number of shards is bounded by the tag alone (999,999 a round). At most 200 children run at once
 (JobPolicy.window). What the job knows is `JobMemory`, handed from run to run.
 """
@@ -39,17 +39,27 @@ with workflow.unsafe.imports_passed_through():
     )
     from groupage.schemas.ids import job_workflow_id
     from groupage.schemas.signals import BATCH_JOB, QUERY_STATUS, SIGNAL_SHARD_DONE, UPDATE_CANCEL, UPDATE_DECIDE
-    from groupage.workflows import steps
     from groupage.workflows.alarm import Alarm
     from groupage.workflows.calls import failure_of, start
     from groupage.workflows.memory import JobArgument, JobMemory, RoundMemory, absorb, left_behind_named
     from groupage.workflows.policy.pace import poll_s
     from groupage.workflows.policy.questions import SUITABLE
     from groupage.workflows.rounds import RoundRunner
+    from groupage.workflows.steps import (
+        apply_decision,
+        ask_about_cost,
+        ask_about_shards,
+        finish_round,
+        history_is_full,
+        look,
+        plan_next,
+        progress_matters,
+        span_s,
+        stop_wait_s,
+        sync_until,
+        window,
+    )
     from groupage.workflows.view import changed_attributes, details, job_status, reason, shard_attributes
-
-CONTINUE_AT_EVENTS = 2_000
-"""Far below the server's own suggestion (4,096), because signals go on while it is being done (temporal.md, 2.2)."""
 
 _CANCEL_PREPARING = timedelta(minutes=1)
 """How long reading the input may go on after a cancellation, so that the job can end with a summary."""
@@ -108,7 +118,7 @@ class BatchJob:
     @workflow.update(name=UPDATE_DECIDE)
     def decide(self, argument: DecideInput) -> JobStatus:
         """Answer the question that the job waits for in needs_decision."""
-        steps.apply_decision(self._m, argument)
+        apply_decision(self._m, argument)
         self._poke()
         return self.status()
 
@@ -152,7 +162,7 @@ class BatchJob:
             if m.current is None and not await self._plan():
                 break
             await self._run_round()
-            steps.finish_round(m, self._policy, workflow.now())
+            finish_round(m, self._policy, workflow.now())
         return await self._finalize()
 
     async def _prepare(self) -> bool:
@@ -196,11 +206,11 @@ class BatchJob:
         """Split what is unanswered into the next round's shards; False if nothing is to be sent."""
         m = self._m
         if not m.rounds_planned:
-            steps.ask_about_cost(m, self._spec, workflow.now())
+            ask_about_cost(m, self._spec, workflow.now())
             await self._decided()
         if self._over:
             return False
-        call = steps.plan_next(m, self._spec, workflow.now(), PlanRound(job=self._job, round=m.rounds_planned))
+        call = plan_next(m, self._spec, workflow.now(), PlanRound(job=self._job, round=m.rounds_planned))
         if call is None:
             return False
         plan = await start(PLAN_ROUND, call, summary=f"split what is unanswered, round {call.round}")
@@ -221,7 +231,7 @@ class BatchJob:
         """Wait until the question is answered, the job cancelled, or it is too late to answer."""
         while self._m.question is not None and not self._over:
             self._woken = False
-            self._alarm.set(steps.look(self._m, self._policy, workflow.now(), None), "nobody decided")
+            self._alarm.set(look(self._m, self._policy, workflow.now(), None), "nobody decided")
             self._enter(JobState.needs_decision)
             await workflow.wait_condition(lambda: self._woken)
         self._alarm.cancel()
@@ -235,7 +245,7 @@ class BatchJob:
         self._set_alarm(runner, None)
         while True:
             self._woken = False
-            steps.ask_about_shards(m, self._spec)
+            ask_about_shards(m, self._spec)
             if self._alarm.rang:
                 await self._look(runner)
             self._enter(self._state_now())
@@ -243,21 +253,21 @@ class BatchJob:
                 await self._stop(runner)
                 return
             if m.escalated and current.batch_shards and not current.stopped:
-                settle_s, wait_s = steps.stop_wait_s(m, self._policy)
+                settle_s, wait_s = stop_wait_s(m, self._policy)
                 await runner.stop_batches("escalation", settle_s, wait_s)
             elif m.question is None:
                 if self._full() and not current.stopped:
                     if not runner.syncing:
                         await self._continue_as_new()
                 else:
-                    await runner.start_batches(steps.window(m, self._policy))
+                    await runner.start_batches(window(m, self._policy))
                     runner.start_sync()
             if runner.finished and m.question is None and not self._asks():
                 return
             await workflow.wait_condition(lambda: self._woken)
 
     def _asks(self) -> bool:
-        steps.ask_about_shards(self._m, self._spec)
+        ask_about_shards(self._m, self._spec)
         return self._m.question is not None
 
     async def _look(self, runner: RoundRunner) -> None:
@@ -265,7 +275,7 @@ class BatchJob:
         m, current = self._m, self._m.current
         assert current is not None
         progress: Progress | None = None
-        if current.running and not m.escalated and m.question is None:
+        if current.running and progress_matters(m, self._policy, workflow.now()):
             if runner.orphans:
                 await runner.reattach()
             progress = await self._read_progress(current)
@@ -274,7 +284,7 @@ class BatchJob:
     async def _read_progress(self, current: RoundMemory) -> Progress | None:
         """What the provider counts, or None: the job decides without it then."""
         argument = ReadProgress(job=self._job, round=current.round, shards=list(current.running))
-        bound = timedelta(seconds=max(1.0, min(120.0, 0.01 * steps.span_s(self._m))))
+        bound = timedelta(seconds=max(1.0, min(120.0, 0.01 * span_s(self._m))))
         try:
             return await start(READ_PROGRESS, argument, summary="how far the batches are", schedule_to_close=bound)
         except ActivityError as error:
@@ -283,13 +293,13 @@ class BatchJob:
 
     def _set_alarm(self, runner: RoundRunner, progress: Progress | None) -> None:
         now = workflow.now()
-        at = steps.look(self._m, self._policy, now, progress, orphans=bool(runner.orphans))
+        at = look(self._m, self._policy, now, progress, orphans=bool(runner.orphans))
         self._alarm.set(at, "look whether the deadline still allows to wait")
 
     async def _stop(self, runner: RoundRunner) -> None:
         """Stop everything that runs, and take what it has."""
         self._alarm.cancel()
-        settle_s, wait_s = steps.stop_wait_s(self._m, self._policy)
+        settle_s, wait_s = stop_wait_s(self._m, self._policy)
         why = reason(self._m) or "the job ends"
         await asyncio.gather(runner.stop_batches(why, settle_s, wait_s), runner.stop_sync())
 
@@ -357,14 +367,13 @@ class BatchJob:
 
     def _full(self) -> bool:
         info = workflow.info()
-        return info.is_continue_as_new_suggested() or info.get_current_history_length() >= CONTINUE_AT_EVENTS
+        return info.is_continue_as_new_suggested() or history_is_full(info.get_current_history_length())
 
     def _runner(self, current: RoundMemory) -> RoundRunner:
         """Shards get the policy with its times scaled down to the job's span."""
-        span_s = steps.span_s(self._m)
-        settle_s, _ = steps.stop_wait_s(self._m, self._policy)
+        settle_s, _ = stop_wait_s(self._m, self._policy)
         scaled = {
-            "poll": timedelta(seconds=poll_s(self._policy, span_s)),
+            "poll": timedelta(seconds=poll_s(self._policy, span_s(self._m))),
             "settle": timedelta(seconds=settle_s),
         }
         return RoundRunner(
@@ -374,7 +383,7 @@ class BatchJob:
             self._policy.model_copy(update=scaled),
             model=self._spec.model or "",
             attributes=shard_attributes(self._spec, self._m.deadline_at),
-            sync_until=steps.sync_until(self._m, self._policy),
+            sync_until=sync_until(self._m, self._policy),
             poke=self._poke,
         )
 

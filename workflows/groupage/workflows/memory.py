@@ -38,6 +38,8 @@ class RoundMemory(BaseModel):
     """Shards that were not refused as a whole."""
     refused: dict[ErrorClass, int] = Field(default_factory=dict)
     """Shards that were refused as a whole, by class."""
+    unsettled: int = 0
+    """Shards that did not end in time after they were told to stop."""
     stopped: bool = False
     """No further batch shard of this round is started."""
     restarts: dict[int, int] = Field(default_factory=dict)
@@ -142,6 +144,7 @@ def absorb(memory: JobMemory, report: ShardReport) -> bool:
         current.running.remove(report.shard)
         _count(memory, current, report)
         if report.unsettled:
+            current.unsettled += 1
             memory.unsettled[key] = report.batch_id
         return True
     if key in memory.unsettled and not report.unsettled:

@@ -64,6 +64,10 @@ class ProviderBatch:
         self._attempted = False
         self._dead_ids: list[str] = []
         self._pauses = 0
+        if argument.stop is not None:
+            self.stop(argument.stop)
+        # A successor cannot know whether the shard before it submitted: it has to look.
+        self._may_have_batch = argument.stop is not None
         self._files: list[str] = []
 
     @workflow.run
@@ -89,6 +93,9 @@ class ProviderBatch:
 
     async def _drive(self) -> ShardReport:
         while True:
+            if self._stop is not None and self._may_have_batch:
+                self._attempted = True
+                return await self._stopped("", workflow.now())
             if self._stop is not None:
                 return await self._finish(not_run(self._shard, self._requests, self._stop.reason))
             submitted = await self._submit()

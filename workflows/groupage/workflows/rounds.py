@@ -90,9 +90,9 @@ class RoundRunner:
         for at in range(0, len(unwatched), STARTS_AT_ONCE):
             await asyncio.gather(*(self._start(n) for n in unwatched[at : at + STARTS_AT_ONCE]))
 
-    async def _start(self, shard: int) -> None:
+    async def _start(self, shard: int, stop: StopBatch | None = None) -> None:
         argument = ProviderBatchInput(
-            shard=self._ref(shard), policy=self._policy, requests=self._about(), model=self._model
+            shard=self._ref(shard), policy=self._policy, requests=self._about(), model=self._model, stop=stop
         )
         try:
             handle: ChildWorkflowHandle[object, ShardReport] = await workflow.start_child_workflow(
@@ -155,8 +155,9 @@ class RoundRunner:
             await handle.signal(SIGNAL_STOP, argument)
         except FailureError as error:
             if shard in self._round.running:
-                # It died unseen. Its batch, if there is one, carries our tag: the sweep cancels it.
-                absorb(self._memory, unsettled(self._ref(shard), self._about(), "", error.message))
+                # It died unseen: a successor finds its batch, if there is one, and stops that.
+                workflow.logger.warning("shard %s does not run any more (%s)", shard, error.message)
+                await self._start(shard, argument)
 
     # Sync shards
 

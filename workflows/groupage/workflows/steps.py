@@ -16,10 +16,14 @@ from groupage.workflows.policy.escalation import (
     reserves,
     sync_until_s,
 )
+from groupage.workflows.policy.estimate import typical_s
 from groupage.workflows.policy.failures import LIMITS_HALVINGS, PERMANENT, decide_actions
 from groupage.workflows.policy.health import job_health
 from groupage.workflows.policy.pace import shard_requests, sync_shard_requests
 from groupage.workflows.policy.questions import Question, account_question, cost_question, mostly_failed_question
+
+CONTINUE_AT_EVENTS = 2_000
+"""Far below the server's own suggestion (4,096), because signals go on while it is being done (temporal.md, 2.2)."""
 
 ROUNDS_MAX = 90
 """A tag has two digits for the round."""
@@ -30,6 +34,10 @@ SHORT_SPAN_S = 600.0
 HEALTH_LOOK_SHARE = 1.0 / 8.0
 ORPHAN_LOOK_S = 600.0
 """How often shards that an earlier run started are looked after, at most."""
+
+
+def history_is_full(events: int) -> bool:
+    return events >= CONTINUE_AT_EVENTS
 
 
 def span_s(memory: JobMemory) -> float:
@@ -45,8 +53,8 @@ def at(memory: JobMemory, seconds: float) -> datetime:
     return memory.accepted_at + timedelta(seconds=seconds)
 
 
-def work(memory: JobMemory, completed: int = 0) -> Work:
-    return Work(requests=memory.accepted, remainder=max(0, memory.remainder - completed))
+def work(memory: JobMemory) -> Work:
+    return Work(requests=memory.accepted, remainder=memory.remainder)
 
 
 def sync_until(memory: JobMemory, policy: JobPolicy) -> datetime:
@@ -129,7 +137,7 @@ def look(
     if memory.escalated or memory.current is None:
         return _look_at_sync(memory, policy, now)
     completed = progress.completed if progress is not None else 0
-    left = work(memory, completed)
+    left = work(memory)
     evidence = _evidence(memory, memory.current, now, progress)
     plan = plan_escalation(policy, here, left, evidence)
     latest_s = latest_escalation_s(policy, here.span_s, left) if policy.escalate else plan.look_at_s
@@ -154,6 +162,7 @@ def look(
         escalate_at_s=plan.look_at_s if plan.enough or not policy.escalate else latest_s,
         enough=plan.enough or not policy.escalate,
         unmoved_s=unmoved_s,
+        typical_s=typical_s(policy),
     )
     next_s = plan.look_at_s
     if here.span_s >= SHORT_SPAN_S:
@@ -162,6 +171,14 @@ def look(
     if orphans:
         next_s = min(next_s, here.now_s + ORPHAN_LOOK_S)
     return at(memory, next_s)
+
+
+def progress_matters(memory: JobMemory, policy: JobPolicy, now: datetime) -> bool:
+    """Whether the provider's counts could change what `look` decides: asking for them takes time."""
+    if memory.escalated or memory.question is not None:
+        return False
+    plan = plan_escalation(policy, clock(memory, now), work(memory), Evidence(memory.turnarounds))
+    return not (plan.escalate and plan.enough)
 
 
 def _look_at_question(memory: JobMemory, policy: JobPolicy, now: datetime) -> datetime:
@@ -254,8 +271,9 @@ def finish_round(memory: JobMemory, policy: JobPolicy, now: datetime) -> None:
         memory.ending = f"the deadline came with {memory.remainder} requests unanswered"
         close_round(memory, 0)
         return
-    # Shards that did not settle have no results in the store: planning sees their members as not sent.
-    unanswered.setdefault(ErrorClass.not_sent, 1)
+    if current.unsettled:
+        # Shards that did not settle have no results in the store: planning sees their members as not sent.
+        unanswered.setdefault(ErrorClass.not_sent, 1)
     actions = decide_actions(
         unanswered,
         route=route,

@@ -1,10 +1,11 @@
 """When to stop waiting for batches and send the rest by sync.
 
-    |accepted ............ batches run ............|settle|harvest| sync x safety |finalize|deadline
+    |accepted ............ batches run ............|settle|harvest|plan| sync x safety |finalize|deadline
                                                    ^ latest_escalation_s
 
 The moment is recomputed whenever the remainder shrinks, and moves towards the deadline then. Waiting
-until it costs nothing; waiting longer breaks the promise. Two more rules:
+until it costs nothing; waiting longer breaks the promise. The provider's counts do not move it: a batch
+that does not settle in time brings nothing, however much of it is done. Two more rules:
 
 * If sync can take everything that is left, the moment binds, whatever the batches promise.
 * If sync cannot (a large job, a small rate limit), nothing can guarantee the deadline. Then batches
@@ -16,17 +17,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from groupage.schemas import JobPolicy, Route
-from groupage.workflows.policy.estimate import finish_probability
+from groupage.workflows.policy.estimate import finish_probability, settle_probability, typical_s
 from groupage.workflows.policy.pace import sync_time_s
 
 SETTLE_SHARE = 0.15
 HARVEST_SHARE = 0.05
+PLAN_SHARE = 0.04
 FINALIZE_SHARE = 0.08
-"""A short deadline scales all bounds down: together they take 28 % of the span at most."""
+"""A short deadline scales all bounds down: together they take 32 % of the span at most."""
 
 HARVEST_BASE_S = 60.0
 HARVEST_RATE = 2_000.0
 """Requests a second that cancelled batches are downloaded and read at, a low guess."""
+
+PLAN_BASE_S = 20.0
+PLAN_RATE = 100_000.0
+"""Splitting the remainder, starting its activities, and one slow call: what no throughput tells."""
 
 FINALIZE_BASE_S = 5.0
 FINALIZE_RATE = 20_000.0
@@ -35,8 +41,13 @@ FINALIZE_RATE = 20_000.0
 LOOK_SHARE = 0.02
 """Two looks at the providers' counts are at least this share of the span apart: at most 50 looks a job."""
 
-HOPELESS = 0.01
-"""A batch with a smaller chance to end in its window is not tried: it would mostly cost double payments."""
+PARTIAL_SHARE = 0.3
+LATE_SHARE = 0.5
+"""Shares of its requests that a batch has answered, on average, when it is cut short and settles in time,
+and when it does not and goes on meanwhile."""
+
+LEAST_GAIN = 0.05
+"""Share of the discount that trying by batch must promise: less is not worth the risk of double payments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +56,12 @@ class Reserves:
 
     settle_s: float
     harvest_s: float
+    plan_s: float
     finalize_s: float
 
     @property
     def total_s(self) -> float:
-        return self.settle_s + self.harvest_s + self.finalize_s
+        return self.settle_s + self.harvest_s + self.plan_s + self.finalize_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +107,7 @@ def reserves(policy: JobPolicy, span_s: float, requests: int) -> Reserves:
     return Reserves(
         settle_s=settle_s(policy, span_s),
         harvest_s=min(HARVEST_BASE_S + requests / HARVEST_RATE, HARVEST_SHARE * span_s),
+        plan_s=min(PLAN_BASE_S + requests / PLAN_RATE, PLAN_SHARE * span_s),
         finalize_s=min(FINALIZE_BASE_S + requests / FINALIZE_RATE, FINALIZE_SHARE * span_s),
     )
 
@@ -144,11 +157,26 @@ def plan_escalation(policy: JobPolicy, clock: Clock, work: Work, evidence: Evide
         elapsed_s=evidence.elapsed_s,
         within_s=stop_s - clock.now_s,
         completed_share=evidence.completed_share,
+        typical_s=typical_s(policy),
     )
     # Batches also bring partial answers, so what they have completed by now is theirs in any case.
     return EscalationPlan(
         escalate=share > chance, look_at_s=min(stop_s, clock.now_s + max(gap_s, clock.span_s / 20.0)), enough=False
     )
+
+
+def batch_gain(policy: JobPolicy, span_s: float, window_s: float, turnarounds: Sequence[float]) -> float:
+    """What trying by batch for `window_s` saves, as a share of the discount; below 0 it costs more than it saves.
+
+    A batch that ends in time saves all. One that is cut short saves what it has answered if it settles in
+    time, and otherwise the same is paid for twice.
+    """
+    if window_s <= 0:
+        return 0.0
+    typical = typical_s(policy)
+    ends = finish_probability(turnarounds, elapsed_s=0.0, within_s=window_s, typical_s=typical)
+    settles = settle_probability(settle_s(policy, span_s), typical_s=typical)
+    return ends + (1.0 - ends) * (PARTIAL_SHARE * settles - LATE_SHARE * (1.0 - settles))
 
 
 def choose_route(policy: JobPolicy, clock: Clock, work: Work, turnarounds: Sequence[float]) -> Route | None:
@@ -158,11 +186,14 @@ def choose_route(policy: JobPolicy, clock: Clock, work: Work, turnarounds: Seque
         return Route.batch if clock.now_s < stop_s else None
     if clock.now_s >= sync_until_s(policy, clock.span_s, work.requests):
         return None
-    window_s = latest_escalation_s(policy, clock.span_s, work) - clock.now_s
-    if sync_share(policy, clock, work, running=False) >= 1.0:
-        # Trying by batch first costs nothing as long as sync can still take all of it afterwards.
-        chance = finish_probability(turnarounds, elapsed_s=0.0, within_s=window_s)
-        tries = window_s >= LOOK_SHARE * clock.span_s and chance >= HOPELESS
+    share = sync_share(policy, clock, work, running=False)
+    if share >= 1.0:
+        # Sync can take all of it afterwards, so trying by batch risks no deadline, only double payments.
+        window_s = latest_escalation_s(policy, clock.span_s, work) - clock.now_s
+        tries = (
+            window_s >= LOOK_SHARE * clock.span_s
+            and batch_gain(policy, clock.span_s, window_s, turnarounds) >= LEAST_GAIN
+        )
         return Route.batch if tries else Route.sync
-    chance = finish_probability(turnarounds, elapsed_s=0.0, within_s=stop_s - clock.now_s)
-    return Route.batch if chance >= sync_share(policy, clock, work, running=False) else Route.sync
+    chance = finish_probability(turnarounds, elapsed_s=0.0, within_s=stop_s - clock.now_s, typical_s=typical_s(policy))
+    return Route.batch if chance >= share else Route.sync

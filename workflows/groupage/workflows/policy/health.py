@@ -10,7 +10,14 @@ STUCK_SHARE = 0.25
 
 
 def job_health(
-    clock: Clock, work: Work, evidence: Evidence, *, escalate_at_s: float, enough: bool, unmoved_s: float
+    clock: Clock,
+    work: Work,
+    evidence: Evidence,
+    *,
+    escalate_at_s: float,
+    enough: bool,
+    unmoved_s: float,
+    typical_s: float,
 ) -> tuple[Health, str]:
     """Health and the reason for it; on_track has none.
 
@@ -31,6 +38,7 @@ def job_health(
         elapsed_s=evidence.elapsed_s,
         within_s=escalate_at_s - clock.now_s,
         completed_share=evidence.completed_share,
+        typical_s=typical_s,
     )
     if chance < LIKELY:
         return Health.at_risk, f"the batches end in time with a chance of {chance:.0%}; the rest would go by sync"

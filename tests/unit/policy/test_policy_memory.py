@@ -1,0 +1,108 @@
+"""A job's memory: reports count once, and it stays small however large the job is."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from groupage.schemas import ErrorClass, FailureAction, JobPolicy, JobRef, Outcome, Route, ShardReport
+from groupage.schemas.activity_calls import PreparedJob
+from groupage.schemas.batches import ShardRef
+from groupage.schemas.limits import PAYLOAD_MAX_BYTES
+from groupage.workflows.memory import LEFT_BEHIND_NAMED, JobArgument, JobMemory, RoundMemory, absorb, left_behind_named
+from groupage.workflows.shard_reports import unsettled
+from groupage.workflows.steps import finish_round
+from pydantic_core import to_json
+
+NOW = datetime(2026, 11, 29, tzinfo=UTC)
+JOB = JobRef(tenant="t", key="k", token="gabcdef-abcdefghijklm", provider="openai")
+
+
+def memory(**changes) -> JobMemory:
+    prepared = PreparedJob(job=JOB, fingerprint="f" * 64, requests=100, rejected=0)
+    return JobMemory(accepted_at=NOW, deadline_at=NOW + timedelta(hours=24), prepared=prepared, **changes)
+
+
+def a_round(**changes) -> RoundMemory:
+    fields = {"round": 0, "batch_shards": 10, "sync_shards": 0, "requests": 100, "started_at": NOW} | changes
+    return RoundMemory(**fields)
+
+
+def report(shard: int = 3, **changes) -> ShardReport:
+    fields = {
+        "round": 0,
+        "shard": shard,
+        "route": Route.batch,
+        "phase": "completed",
+        "requests": 10,
+        "outcomes": {Outcome.succeeded: 9, Outcome.failed: 1},
+        "unanswered": {ErrorClass.expired: 1},
+        "cost_usd": Decimal("0.5"),
+        "latency_s": 60.0,
+    } | changes
+    return ShardReport(**fields)
+
+
+def test_a_report_counts_once_and_a_strangers_not_at_all():
+    m = memory(current=a_round(running=[3, 4], next_batch=5))
+    assert absorb(m, report())
+    assert not absorb(m, report())
+    assert not absorb(m, report(shard=9))
+    assert not absorb(m, report(round=4))
+    assert m.answered == 9
+    assert m.cost_usd == Decimal("0.5")
+    assert m.current is not None
+    assert m.current.running == [4]
+
+
+def test_a_late_harvest_replaces_the_provisional_report_and_its_cost_is_waste():
+    m = memory(current=a_round(running=[3], next_batch=10))
+    provisional = unsettled(ShardRef(job=JOB, round=0, shard=3), 10, "batch-1", "escalation")
+    assert absorb(m, provisional)
+    assert not absorb(m, provisional)
+    assert "batch batch-1 of shard 0-3 had not ended" in left_behind_named(m)
+    assert absorb(m, report())
+    assert not absorb(m, report())
+    assert m.waste_usd == Decimal("0.5")
+    assert m.answered == 0
+    assert left_behind_named(m) == []
+
+
+def test_files_left_behind_are_named_once_and_bounded():
+    m = memory(current=a_round())
+    for n in range(200):
+        absorb(m, report(left_behind=[f"file-{n}", "file-0"]))
+    named = left_behind_named(m)
+    assert len(named) == LEFT_BEHIND_NAMED + 1
+    assert named[-1] == f"and {200 - LEFT_BEHIND_NAMED} more"
+
+
+def test_members_of_unsettled_shards_are_planned_as_not_sent():
+    m = memory(current=a_round(batch_shards=1, running=[0], next_batch=1), rounds_planned=1, escalated=True)
+    absorb(m, unsettled(ShardRef(job=JOB, round=0, shard=0), 100, "b", "escalation"))
+    finish_round(m, JobPolicy(), NOW + timedelta(hours=20))
+    assert m.actions[ErrorClass.not_sent] is FailureAction.sync
+    assert m.ending is None
+
+
+def test_what_is_carried_stays_within_a_payload_with_every_list_at_its_bound():
+    current = a_round(
+        batch_shards=999_999,
+        next_batch=999_000,
+        running=list(range(998_800, 999_000)),
+        restarts=dict.fromkeys(range(998_800, 999_000), 3),
+        first_error="x" * 500,
+        unanswered=dict.fromkeys(ErrorClass, 10**9),
+        outcomes=dict.fromkeys(Outcome, 10**9),
+        refused=dict.fromkeys(ErrorClass, 10**6),
+    )
+    m = memory(
+        current=current,
+        reason="r" * 500,
+        question_text="q" * 700,
+        turnarounds=[123456.7] * 32,
+        unsettled={f"12-{n:06}": f"batch_{n:032}" for n in range(200)},
+        left_behind=["f" * 64] * LEFT_BEHIND_NAMED,
+        actions=dict.fromkeys(ErrorClass, FailureAction.resubmit),
+        insist=list(ErrorClass),
+    )
+    argument = JobArgument(key="k" * 128, labels={f"label{n}": "v" * 100 for n in range(20)}, carried=m)
+    assert len(to_json(argument)) <= PAYLOAD_MAX_BYTES

@@ -1,0 +1,178 @@
+"""needs_decision: what is asked, what the answers do, and that silence ends the job in time."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from groupage.schemas import BatchError, DecideInput, Decision, ErrorClass, Health, JobPolicy, JobState, JobStatus
+from groupage.schemas.signals import UPDATE_DECIDE
+from temporalio.client import WorkflowUpdateFailedError
+from temporalio.common import SearchAttributeKey
+
+from tests.workflow.world import Script
+
+MOSTLY_INVALID = Script(answers=2, rest=ErrorClass.invalid, turnaround_s=60)
+ACCOUNT = BatchError(error_class=ErrorClass.account, code="insufficient_quota", message="out of credit")
+
+
+async def decide(handle, decision: str, reason: str = "") -> JobStatus:
+    argument = DecideInput(decision=Decision(decision), reason=reason)
+    return await handle.execute_update(UPDATE_DECIDE, argument, result_type=JobStatus)
+
+
+async def asked(jobs, handle, step_s: float = 60.0) -> JobStatus:
+    return await jobs.until(handle, lambda s: s.state is JobState.needs_decision, step_s=step_s)
+
+
+async def costly(jobs, world):
+    world.estimate = Decimal(20)
+    handle = await jobs.start(policy=JobPolicy(max_cost_usd=Decimal(5)))
+    return handle, await asked(jobs, handle, step_s=0.2)
+
+
+async def test_over_budget_asks_before_anything_is_sent_and_says_what_to_do(jobs, world):
+    handle, status = await costly(jobs, world)
+    assert status.health is Health.needs_decision
+    assert "20.00 USD is above the policy's 5 USD" in status.reason
+    assert "groupage decide t/k go_on" in status.next_step
+    assert "temporal workflow update execute -w job/t/k --name decide" in status.next_step
+    assert not world.sent
+    attributes = (await handle.describe()).typed_search_attributes
+    assert attributes.get(SearchAttributeKey.for_keyword("GroupageState")) == "needs_decision"
+    assert attributes.get(SearchAttributeKey.for_keyword("GroupageHealth")) == "needs_decision"
+    await decide(handle, "go_on")
+    assert (await handle.result()).state is JobState.completed
+    assert len(world.answered) == 100
+
+
+async def test_over_budget_abort_ends_cancelled_with_nothing_sent(jobs, world):
+    handle, _ = await costly(jobs, world)
+    await decide(handle, "abort", "too much")
+    summary = await handle.result()
+    assert summary.state is JobState.cancelled
+    assert "too much" in summary.reason
+    assert not world.sent
+
+
+async def test_over_budget_refuses_answers_that_make_no_sense(jobs, world):
+    handle, _ = await costly(jobs, world)
+    for unsuitable in ("retry", "accept"):
+        with pytest.raises(WorkflowUpdateFailedError) as caught:
+            await decide(handle, unsuitable)
+        assert "decide go_on, abort" in str(caught.value.cause)
+    await decide(handle, "abort")
+    await handle.result()
+
+
+async def test_over_budget_and_nobody_decides_ends_before_the_deadline_and_says_why(jobs, world):
+    world.estimate = Decimal(20)
+    summary = await jobs.run(deadline=timedelta(hours=5), policy=JobPolicy(max_cost_usd=Decimal(5)))
+    assert summary.state is JobState.failed
+    assert "nobody decided in time" in summary.reason
+    assert summary.finished_at <= summary.deadline_at
+    assert not world.sent
+
+
+async def test_a_decision_is_rejected_while_nothing_is_asked(jobs, world):
+    handle = await jobs.start()
+    await jobs.until(handle, lambda s: s.state is JobState.running, step_s=0.2)
+    with pytest.raises(WorkflowUpdateFailedError) as caught:
+        await decide(handle, "go_on")
+    assert "nothing is to be decided" in str(caught.value.cause)
+    await handle.result()
+
+
+async def canary(jobs, world):
+    world.script = lambda r, s: MOSTLY_INVALID if (r, s) == (0, 0) else Script()
+    handle = await jobs.start(policy=JobPolicy(canary_requests=10))
+    return handle, await asked(jobs, handle)
+
+
+async def test_a_canary_that_mostly_fails_holds_the_rest_and_asks(jobs, world):
+    handle, status = await canary(jobs, world)
+    assert "8 of the first 10 requests failed for good" in status.reason
+    assert len(world.batches) == 1
+    await decide(handle, "go_on")
+    summary = await handle.result()
+    assert summary.state is JobState.completed_with_failures
+    assert len(world.answered) == 92
+    assert set(world.sent.values()) == {1}
+
+
+async def test_a_canary_retry_sends_what_failed_once_more(jobs, world):
+    handle, _ = await canary(jobs, world)
+    await decide(handle, "retry")
+    summary = await handle.result()
+    assert summary.state is JobState.completed
+    assert sorted(i for i, n in world.sent.items() if n == 2) == list(range(2, 10))
+
+
+async def test_a_canary_accept_finishes_with_what_is_there(jobs, world):
+    handle, _ = await canary(jobs, world)
+    await decide(handle, "accept", "enough")
+    summary = await handle.result()
+    assert summary.state is JobState.completed_with_failures
+    assert "accepted with what was there: enough" in summary.reason
+    assert len(world.answered) == 2
+    assert len(world.batches) == 1
+
+
+async def test_a_canary_abort_ends_cancelled(jobs, world):
+    handle, _ = await canary(jobs, world)
+    await decide(handle, "abort")
+    assert (await handle.result()).state is JobState.cancelled
+
+
+async def test_a_good_canary_runs_alone_and_then_the_rest_goes(jobs, world):
+    summary = await jobs.run(policy=JobPolicy(canary_requests=10))
+    assert summary.state is JobState.completed
+    first, *others = sorted(world.batches.values(), key=lambda b: b.submitted_at)
+    assert first.shard == (0, 0)
+    assert all(b.submitted_at >= first.ends_at() for b in others)
+
+
+async def test_without_a_canary_the_first_shard_that_mostly_fails_holds_further_ones(jobs, world):
+    world.script = lambda r, s: MOSTLY_INVALID if s == 0 else Script()
+    handle = await jobs.start(policy=JobPolicy(window=2))
+    await asked(jobs, handle)
+    await jobs.env.sleep(7200)
+    assert len(world.batches) == 2
+    await decide(handle, "go_on")
+    await handle.result()
+    assert len(world.batches) == 10
+
+
+async def test_QU_06_an_account_out_of_credit_asks_and_retry_sends_the_refused_again(jobs, world):
+    world.script = lambda r, s: Script(answers=4, rest=ErrorClass.account) if (r, s) == (0, 0) else Script()
+    handle = await jobs.start(policy=JobPolicy(window=1))
+    status = await asked(jobs, handle)
+    assert "key, permission or credit" in status.reason
+    assert len(world.batches) == 1
+    await decide(handle, "retry", "topped up")
+    summary = await handle.result()
+    assert summary.state is JobState.completed
+    assert not world.paid_twice()
+
+
+async def test_a_submission_refused_for_the_account_asks_and_goes_on_after_it_was_mended(jobs, world):
+    world.script = lambda r, s: Script(refuse=[ACCOUNT] if r == 0 and s < 2 else [])
+    handle = await jobs.start()
+    status = await asked(jobs, handle, step_s=0.2)
+    assert "out of credit" in status.reason
+    await decide(handle, "go_on")
+    summary = await handle.result()
+    assert summary.state is JobState.completed
+    assert set(world.sent.values()) == {1}
+
+
+async def test_an_account_question_that_nobody_answers_ends_by_the_deadline_with_the_harvest(jobs, world):
+    def script(r, s):
+        return Script(refuse=[ACCOUNT]) if s == 0 else Script(turnaround_s=900_000, progress=0.3)
+
+    world.script = script
+    summary = await jobs.run(deadline=timedelta(hours=5))
+    assert summary.state is JobState.completed_with_failures
+    assert "nobody decided in time" in summary.reason
+    assert len(world.answered) == 27
+    assert summary.finished_at <= summary.deadline_at
+    assert world.calls["run_sync_shard"] == 0

@@ -1,0 +1,112 @@
+"""What a job leaves in Temporal (events, payloads), and what it survives. Continue-as-new: test_real_server.py."""
+
+from datetime import timedelta
+
+from groupage.schemas import JobPolicy, JobState, ShardReport
+from groupage.schemas.limits import PAYLOAD_MAX_BYTES
+from groupage.schemas.signals import SIGNAL_SHARD_DONE
+from temporalio.api.enums.v1 import EventType
+
+from tests.workflow.conftest import Jobs, count, payload_sizes, serving, time_skipping
+from tests.workflow.world import Script, World
+
+DAY = 86_400.0
+SHARD_EVENTS_MAX = 40
+JOB_EVENTS_PER_SHARD_MAX = 15
+
+
+async def histories_of_job(jobs: Jobs, world: World):
+    runs = await jobs.runs("job/t/k")
+    shards = []
+    for r, s in sorted({b.shard for b in world.batches.values()}):
+        await jobs.ended(f"job/t/k/r{r}-s{s:03d}")
+        shards.append(await jobs.client.get_workflow_handle(f"job/t/k/r{r}-s{s:03d}").fetch_history())
+    return runs, shards
+
+
+async def test_TE_04_twenty_shards_that_wait_a_day_cost_few_events(jobs, world, record_property):
+    world.requests = 200
+    world.script = lambda r, s: Script(turnaround_s=DAY - 600 * s)
+    handle = await jobs.start(deadline=timedelta(hours=48), policy=JobPolicy(poll="15m"))
+    assert (await handle.result()).state is JobState.completed
+    assert world.calls["await_batch"] > 20 * 80
+    runs, shards = await histories_of_job(jobs, world)
+    assert len(shards) == 20
+    most = max(len(h.events) for h in shards)
+    job = sum(len(h.events) for h in runs)
+    record_property("events_per_shard", most)
+    record_property("job_events", job)
+    print(f"events of a shard: {most}, of the job: {job} ({job / 20:.1f} a shard)")
+    assert most <= SHARD_EVENTS_MAX
+    assert job <= JOB_EVENTS_PER_SHARD_MAX * 20
+    sizes = [size for h in [*runs, *shards] for size in payload_sizes(h)]
+    print(f"largest payload: {max(sizes)} bytes")
+    assert max(sizes) <= PAYLOAD_MAX_BYTES
+
+
+async def test_TE_02_a_wide_window_starts_its_shards_in_small_tasks(jobs, world):
+    world.requests, world.per_shard = 120, 1
+    handle = await jobs.start(policy=JobPolicy(window=120, poll="15m"))
+    assert (await handle.result()).state is JobState.completed
+    history = await handle.fetch_history()
+    assert count(history, EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED) == 0
+    in_a_task, highest = 0, 0
+    for event in history.events:
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+            in_a_task = 0
+        if event.event_type == EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
+            in_a_task += 1
+            highest = max(highest, in_a_task)
+    assert highest <= 50
+    assert max(payload_sizes(history)) <= PAYLOAD_MAX_BYTES
+
+
+async def test_a_shard_that_died_unseen_is_stopped_by_a_successor_at_escalation(jobs, world):
+    """The time-skipping server does not tell a parent of a terminated child: nobody notices until the stop."""
+    world.requests = 20
+    world.script = lambda r, s: Script(turnaround_s=9 * DAY, progress=0.5)
+    handle = await jobs.start(deadline=timedelta(hours=10))
+    await jobs.until(handle, lambda s: s.shards_running == 2, step_s=30)
+    await jobs.client.get_workflow_handle("job/t/k/r0-s001").terminate("lost")
+    summary = await handle.result()
+    assert summary.state is JobState.completed
+    assert len(world.batches) == 2
+    assert world.calls["cancel_batch"] == 2
+    assert not world.paid_twice()
+    assert world.sent == {**dict.fromkeys(range(20), 1), **dict.fromkeys([5, 6, 7, 8, 9, 15, 16, 17, 18, 19], 2)}
+
+
+async def test_a_report_that_comes_twice_counts_once(jobs, world):
+    world.requests = 20
+    world.script = lambda r, s: Script(turnaround_s=60 if s == 0 else 7200)
+    handle = await jobs.start()
+    await jobs.until(handle, lambda s: s.shards_done == 1, step_s=30)
+    report = ShardReport.model_validate(await jobs.ended("job/t/k/r0-s000"))
+    for _ in range(3):
+        await handle.signal(SIGNAL_SHARD_DONE, report)
+    status = await jobs.until(handle, lambda s: True)
+    assert (status.answered, status.shards_done) == (10, 1)
+    assert status.cost_usd == report.cost_usd
+    assert (await handle.result()).state is JobState.completed
+
+
+async def test_a_job_terminated_and_started_again_takes_over_its_running_shards(jobs, world):
+    world.requests = 20
+    first = await jobs.start()
+    await jobs.until(first, lambda s: s.shards_running == 2, step_s=30)
+    await first.terminate("operator")
+    world.answered.clear()
+    summary = await (await jobs.start()).result()
+    assert summary.state is JobState.completed
+    assert set(world.sent.values()) == {1}
+
+
+async def test_everything_works_without_a_workflow_cache():
+    """Every task replays its history: what a restarted worker does, and the strictest test of determinism."""
+    async with time_skipping() as env:
+        world = World(env.get_current_time, requests=40)
+        world.script = lambda r, s: Script(turnaround_s=60) if s < 2 else Script(turnaround_s=9 * DAY, progress=0.5)
+        async with serving(env, world, cached=0) as jobs:
+            summary = await jobs.run(deadline=timedelta(hours=6))
+    assert summary.state is JobState.completed
+    assert not world.paid_twice()

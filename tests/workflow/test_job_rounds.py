@@ -1,0 +1,246 @@
+"""What a job does with what its shards bring: rounds, classes, quotas, splits."""
+
+from datetime import timedelta
+from decimal import Decimal
+from itertools import pairwise
+
+import pytest
+from groupage.schemas import BatchError, BatchPhase, ErrorClass, FailureAction, JobPolicy, JobSpec, JobState, Route
+from groupage.schemas.ids import job_workflow_id
+from groupage.schemas.signals import BATCH_JOB
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import ApplicationError
+
+from tests.workflow.conftest import TASK_QUEUE
+from tests.workflow.world import Script
+
+QUOTA = BatchError(error_class=ErrorClass.quota, code="token_limit_exceeded", message="enqueued token limit reached")
+
+
+async def test_a_job_runs_by_batch_and_ends_completed(jobs, world):
+    summary = await jobs.run()
+    assert summary.state is JobState.completed
+    assert len(world.answered) == 100
+    assert not world.paid_twice()
+    assert set(world.sent.values()) == {1}
+    assert world.calls["clean_up_batch"] == 10
+    assert world.calls["run_sync_shard"] == 0
+    assert {f for c in world.cleaned for f in c.files} == {f"{k}-{b}" for b in world.batches for k in ("in", "out")}
+
+
+async def test_a_job_started_with_plain_json_runs(jobs, world):
+    handle = await jobs.start({"key": "plain", "provider": "openai", "deadline": "6h"})
+    assert (await handle.result()).state is JobState.completed
+
+
+async def test_an_empty_job_completes_at_once_and_sends_nothing(jobs, world):
+    world.requests = 0
+    summary = await jobs.run()
+    assert summary.state is JobState.completed
+    assert world.calls["plan_round"] == 0
+
+
+async def test_a_workflow_id_that_does_not_match_the_job_is_refused_for_good(jobs, world):
+    handle = await jobs.client.start_workflow(
+        BATCH_JOB, JobSpec(key="a", tenant="t"), id="job/t/b", task_queue=TASK_QUEUE
+    )
+    with pytest.raises(WorkflowFailureError) as caught:
+        await handle.result()
+    assert isinstance(caught.value.cause, ApplicationError)
+    assert "job/t/a" in caught.value.cause.message
+    assert caught.value.cause.type == "input.refused"
+    assert not world.calls
+
+
+async def test_an_argument_that_is_no_job_spec_fails_the_workflow_instead_of_hanging(jobs, world):
+    handle = await jobs.client.start_workflow(
+        BATCH_JOB, {"key": "a", "deadline": "soon"}, id=job_workflow_id("default", "a"), task_queue=TASK_QUEUE
+    )
+    with pytest.raises(WorkflowFailureError):
+        await handle.result()
+
+
+async def test_refused_input_ends_failed_with_the_report_and_sends_nothing(jobs, world):
+    world.rejected, world.refused_input = 3, True
+    summary = await jobs.run()
+    assert summary.state is JobState.failed
+    assert "3 of 100 lines cannot be sent: line 0" in summary.reason
+    assert world.calls["plan_round"] == 0
+
+
+async def test_a_key_taken_by_other_content_fails_with_the_conflict(jobs, world):
+    error = BatchError(error_class=ErrorClass.invalid, code="conflict", message="other content under this key")
+    world.prepare_error = ApplicationError(error.message, error, type="input.conflict", non_retryable=True)
+    with pytest.raises(WorkflowFailureError) as caught:
+        await jobs.run()
+    assert isinstance(caught.value.cause, ApplicationError)
+    assert caught.value.cause.type == "input.conflict"
+
+
+async def test_EX_01_an_expired_batch_is_harvested_and_only_the_rest_goes_again(jobs, world):
+    world.requests = 10
+    world.script = lambda r, s: Script(phase=BatchPhase.expired, answers=1) if r == 0 else Script()
+    summary = await jobs.run()
+    assert summary.state is JobState.completed
+    assert world.sent == {0: 1, **dict.fromkeys(range(1, 10), 2)}
+    assert world.plans[1].actions[ErrorClass.expired] is FailureAction.resubmit
+    assert not world.paid_twice()
+
+
+async def test_PF_09_expired_at_60_then_40_each_once(jobs, world):
+    world.per_shard = 100
+    world.script = lambda r, s: Script(phase=BatchPhase.expired, answers=60) if r == 0 else Script()
+    summary = await jobs.run()
+    assert sum(world.sent.values()) == 140
+    assert summary.outcomes == {"succeeded": 100}
+
+
+async def test_PF_02_a_success_state_with_only_permanent_failures_ends_failed(jobs, world):
+    world.requests = 5
+    world.script = lambda r, s: Script(answers=0, rest=ErrorClass.invalid)
+    summary = await jobs.run()
+    assert summary.state is JobState.failed
+    assert set(world.sent.values()) == {1}
+
+
+async def test_PF_08_a_missing_request_is_sent_once_more_and_then_given_up(jobs, world):
+    world.requests = 10
+    world.script = lambda r, s: Script(answers=9 if r == 0 else 0, rest=ErrorClass.missing)
+    summary = await jobs.run()
+    assert world.sent[9] == 2
+    assert summary.state is JobState.completed_with_failures
+
+
+async def test_rounds_are_bounded_and_the_rest_goes_by_sync(jobs, world):
+    world.requests = 10
+    world.script = lambda r, s: Script(answers=r, rest=ErrorClass.transient)
+    summary = await jobs.run(policy=JobPolicy(max_rounds=3))
+    assert summary.state is JobState.completed
+    assert [p.first_route for p in world.plans] == [Route.batch, Route.batch, Route.batch, Route.sync]
+    assert world.plans[3].actions[ErrorClass.transient] is FailureAction.sync
+    assert world.sent[9] == 4
+
+
+async def test_QU_01_a_quota_failure_waits_and_submits_the_same_shard_again(jobs, world):
+    world.requests = 10
+    scripts = iter(
+        [
+            Script(phase=BatchPhase.failed, error=QUOTA, turnaround_s=5),
+            Script(phase=BatchPhase.failed, error=QUOTA, turnaround_s=5),
+            Script(),
+        ]
+    )
+    world._script = lambda key: next(scripts) if len(world.submits) > len(world.batches) else Script()
+    summary = await jobs.run()
+    assert summary.state is JobState.completed
+    assert summary.rounds == 1
+    assert [len(s.not_ids) for s in world.submits] == [0, 1, 2]
+    starts = [b.submitted_at for b in world.batches.values()]
+    pauses = [(b - a).total_seconds() for a, b in pairwise(starts)]
+    assert 270 < pauses[0] < 400
+    assert 540 < pauses[1] < 760
+    assert set(world.collected) == {(0, 0)}
+
+
+async def test_a_quota_refusal_at_submission_waits_too(jobs, world):
+    world.requests = 10
+    world.script = lambda r, s: Script(refuse=[QUOTA, QUOTA])
+    summary = await jobs.run()
+    assert summary.state is JobState.completed
+    assert summary.rounds == 1
+    assert world.calls["submit_batch"] == 3
+
+
+async def test_QU_07_a_shard_that_is_too_large_is_cut_and_never_sent_unchanged(jobs, world):
+    error = BatchError(error_class=ErrorClass.too_large, code="too_many_tokens", message="over 120k tokens")
+    world.requests, world.per_shard = 40, 40
+
+    def script(r, s):
+        return Script(refuse=[error] if len(world.members[r, s]) > 10 else [])
+
+    world.script = script
+    summary = await jobs.run(policy=JobPolicy(max_rounds=1))
+    assert summary.state is JobState.completed
+    assert [p.limits_factor for p in world.plans] == [1.0, 0.5, 0.25]
+    assert set(world.sent.values()) == {1}
+    assert len({tuple(m) for m in world.members.values()}) == len(world.members)
+    assert world.calls["run_sync_shard"] == 0
+
+
+async def test_a_batch_that_failed_validation_as_too_large_is_cut_too(jobs, world):
+    error = BatchError(error_class=ErrorClass.too_large, code="file_too_large", message="too large")
+    world.requests, world.per_shard = 20, 20
+
+    def script(r, s):
+        large = len(world.members[r, s]) > 10
+        return Script(phase=BatchPhase.failed, error=error, turnaround_s=10) if large else Script()
+
+    world.script = script
+    summary = await jobs.run()
+    assert summary.state is JobState.completed
+    assert world.plans[1].limits_factor == 0.5
+
+
+async def test_a_shard_refused_as_invalid_is_written_down_and_given_up(jobs, world):
+    error = BatchError(error_class=ErrorClass.invalid, code="model_not_found", message="no such model")
+    world.requests = 20
+    world.script = lambda r, s: Script(refuse=[error] if s == 0 else [])
+    summary = await jobs.run()
+    assert summary.state is JobState.completed_with_failures
+    assert len(world.answered) == 10
+    assert (0, 0) in world.collected
+    assert max(p.round for p in world.plans) == 0
+    assert any(c.shard.shard == 0 for c in world.cleaned)
+
+
+async def test_the_window_bounds_the_batches_that_run_at_once(jobs, world):
+    world.requests = 120
+    world.script = lambda r, s: Script(turnaround_s=600 + 60 * s)
+    summary = await jobs.run(policy=JobPolicy(window=3))
+    assert summary.state is JobState.completed
+    assert world.running_batches_max == 3
+
+
+async def test_sync_shards_share_the_rate_limit(jobs, world):
+    world.requests = 3000
+    world.sync_s = 0.02
+    summary = await jobs.run(deadline=timedelta(minutes=9), policy=JobPolicy(sync_rpm=601, sync_latency="1s"))
+    assert summary.state is JobState.completed
+    assert world.plans[0].first_route is Route.sync
+    assert world.highest_sync_rpm <= 601
+    assert {r.rpm for r in world.sync_runs} == {150, 151}
+
+
+async def test_what_could_not_be_deleted_is_named_in_the_summary(jobs, world):
+    world.requests = 20
+    world.left_behind = ["in-file-7"]
+    world.script = lambda r, s: Script(turnaround_s=60 if s == 0 else 3600)
+    summary = await jobs.run()
+    assert "in-file-7" in summary.left_behind
+    assert summary.state is JobState.completed
+
+
+async def test_a_slow_deletion_does_not_delay_the_job(jobs, world):
+    world.requests = 10
+    world.clean_up_s = 3.0
+    summary = await jobs.run()
+    assert world.cleaned == []
+    assert summary.state is JobState.completed
+
+
+async def test_files_are_kept_where_the_policy_says_so(jobs, world):
+    world.requests = 10
+    await jobs.run(policy=JobPolicy(clean_up="keep"))
+    assert world.calls["clean_up_batch"] == 0
+
+
+async def test_cost_and_counts_are_seen_in_the_status(jobs, world):
+    world.requests = 20
+    world.script = lambda r, s: Script(turnaround_s=60 if s == 0 else 7200)
+    handle = await jobs.start()
+    status = await jobs.until(handle, lambda s: s.shards_done == 1, step_s=60)
+    assert (status.answered, status.shards, status.shards_running) == (10, 2, 1)
+    assert status.cost_usd == Decimal("0.01")
+    assert status.escalate_at is not None
+    assert status.escalate_at < status.deadline_at
+    await handle.result()

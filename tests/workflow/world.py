@@ -1,0 +1,425 @@
+"""A provider and a store in memory, behind the activities' registered names.
+
+It keeps every request apart, so that tests assert over what really happened: which request was sent
+how often, what was answered, what was cancelled. Time is the test server's. Behaviour is scripted per
+(round, shard) with `Script`.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from groupage.schemas import (
+    BatchError,
+    BatchPhase,
+    BatchStatus,
+    ErrorClass,
+    FailureAction,
+    JobRef,
+    Outcome,
+    RoundPlan,
+    Route,
+    ShardReport,
+    Summary,
+    final_job_state,
+)
+from groupage.schemas.activity_calls import (
+    AwaitBatch,
+    CancelBatch,
+    CleanedUp,
+    CleanUpBatch,
+    CollectBatch,
+    FinalizeJob,
+    PlanRound,
+    PreparedJob,
+    PrepareJob,
+    Progress,
+    ReadProgress,
+    RunSyncShard,
+    SubmitBatch,
+    SubmittedBatch,
+)
+from groupage.schemas.batches import ShardRef
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+TOKEN = "gabcdef-abcdefghijklm"
+
+
+@dataclass
+class Script:
+    """What one provider batch does. `answers` is how many of its requests it answers, None: all.
+
+    `turnaround_s` from submission to its end; `cancel_s` from the cancel call to its end (None: never
+    by itself, it ends at its turnaround). `progress` is the share answered when it is cancelled.
+    """
+
+    turnaround_s: float = 3600.0
+    answers: int | None = None
+    rest: ErrorClass = ErrorClass.expired
+    phase: BatchPhase = BatchPhase.completed
+    error: BatchError | None = None
+    cancel_s: float | None = 1.0
+    progress: float = 0.0
+    refuse: list[BatchError] = field(default_factory=list)
+    """Each submission attempt takes one of these, until there are none left."""
+    submit_s: float = 0.0
+    """Real seconds that submitting takes."""
+    waste: Decimal = Decimal(0)
+
+
+@dataclass
+class Batch:
+    id: str
+    shard: tuple[int, int]
+    script: Script
+    submitted_at: datetime
+    members: list[int]
+    cancelled_at: datetime | None = None
+
+    def ends_at(self) -> datetime:
+        end = self.submitted_at + timedelta(seconds=self.script.turnaround_s)
+        if self.cancelled_at is not None and self.script.cancel_s is not None:
+            end = min(end, self.cancelled_at + timedelta(seconds=self.script.cancel_s))
+        return end
+
+
+def failure(error: BatchError) -> ApplicationError:
+    return ApplicationError(error.message, error, type=f"provider.{error.error_class}", non_retryable=True)
+
+
+class World:
+    """`script(round, shard)` says what the shard's batch does; default: an hour, everything answered."""
+
+    def __init__(self, now: Callable[[], Any], requests: int = 100, per_shard: int = 10) -> None:
+        self._now = now
+        self.requests = requests
+        self.rejected = 0
+        self.per_shard = per_shard
+        self.script: Callable[[int, int], Script] = lambda r, s: Script()
+        self.sync_answers: Callable[[int], ErrorClass | None] = lambda index: None
+        self.sync_s = 0.0
+        """Server seconds that a sync shard takes."""
+        self.refused_input = False
+        self.prepare_error: ApplicationError | None = None
+        self.estimate: Decimal | None = Decimal(1)
+        self.left_behind: list[str] = []
+        self.clean_up_s = 0.0
+        self.prepare_s = 0.0
+        self.finalizing = asyncio.Event()
+        self.finalize_gate: asyncio.Event | None = None
+
+        self.answered: dict[int, list[tuple[int, int]]] = {}
+        """Request to the (round, shard)s that answered it; more than one entry is money wasted."""
+        self.state: dict[int, ErrorClass] = {}
+        self.sent: Counter[int] = Counter()
+        self.members: dict[tuple[int, int], list[int]] = {}
+        self.routes: dict[int, Route] = {}
+        self.batches: dict[str, Batch] = {}
+        self.plans: list[PlanRound] = []
+        self.calls: Counter[str] = Counter()
+        self.sync_runs: list[RunSyncShard] = []
+        self.submits: list[SubmitBatch] = []
+        self.collected: list[tuple[int, int]] = []
+        self.cleaned: list[CleanUpBatch] = []
+        self.finalized: FinalizeJob | None = None
+        self.running_sync_rpm = 0
+        self.highest_sync_rpm = 0
+        self.running_batches_max = 0
+
+    def activities(self) -> Sequence[Callable[..., Any]]:
+        return [
+            self.prepare_job,
+            self.plan_round,
+            self.submit_batch,
+            self.await_batch,
+            self.cancel_batch,
+            self.collect_batch,
+            self.clean_up_batch,
+            self.read_progress,
+            self.run_sync_shard,
+            self.finalize_job,
+        ]
+
+    async def now(self) -> datetime:
+        return await self._now()
+
+    @property
+    def accepted(self) -> int:
+        return self.requests - self.rejected
+
+    def live(self, at: datetime) -> list[Batch]:
+        return [b for b in self.batches.values() if b.ends_at() > at]
+
+    def paid_twice(self) -> list[int]:
+        return [index for index, answers in self.answered.items() if len(answers) > 1]
+
+    # The activities
+
+    @activity.defn(name="prepare_job")
+    async def prepare_job(self, argument: PrepareJob) -> PreparedJob:
+        self.calls["prepare_job"] += 1
+        if self.prepare_error is not None:
+            raise self.prepare_error
+        await asyncio.sleep(self.prepare_s)
+        spec = argument.spec
+        self.state = dict.fromkeys(range(self.accepted), ErrorClass.not_sent)
+        return PreparedJob(
+            job=JobRef(tenant=spec.tenant, key=spec.key, token=TOKEN, provider=spec.provider),
+            fingerprint="f" * 64,
+            requests=self.requests,
+            rejected=self.rejected,
+            refused=self.refused_input,
+            problems=[f"line {n}: no id" for n in range(self.rejected)][:20],
+            estimated_cost_usd=self.estimate,
+            estimated_sync_cost_usd=self.estimate * 2 if self.estimate is not None else None,
+        )
+
+    @activity.defn(name="plan_round")
+    async def plan_round(self, argument: PlanRound) -> RoundPlan:
+        self.calls["plan_round"] += 1
+        self.plans.append(argument)
+        batch: list[int] = []
+        sync: list[int] = []
+        given_up = 0
+        for index, error_class in self.state.items():
+            if index in self.answered:
+                continue
+            if argument.round == 0:
+                (batch if argument.first_route is Route.batch else sync).append(index)
+                continue
+            action = argument.actions.get(error_class, FailureAction.give_up)
+            if action is FailureAction.resubmit:
+                batch.append(index)
+            elif action is FailureAction.sync:
+                sync.append(index)
+            else:
+                given_up += 1
+        size = max(1, int(min(self.per_shard, argument.max_shard_requests or 10**9) * argument.limits_factor))
+        cuts: list[list[int]] = []
+        if argument.round == 0 and argument.canary_requests and batch:
+            cuts.append(batch[: argument.canary_requests])
+            batch = batch[argument.canary_requests :]
+        cuts += [batch[at : at + size] for at in range(0, len(batch), size)]
+        batch_shards = len(cuts)
+        size = argument.sync_shard_requests
+        cuts += [sync[at : at + size] for at in range(0, len(sync), size)]
+        for shard, members in enumerate(cuts):
+            self.members[argument.round, shard] = members
+            for index in members:
+                self.state[index] = ErrorClass.not_sent
+        return RoundPlan(
+            round=argument.round,
+            batch_shards=batch_shards,
+            sync_shards=len(cuts) - batch_shards,
+            requests=sum(len(c) for c in cuts),
+            given_up=given_up,
+        )
+
+    @activity.defn(name="submit_batch")
+    async def submit_batch(self, argument: SubmitBatch) -> SubmittedBatch:
+        self.calls["submit_batch"] += 1
+        self.submits.append(argument)
+        key = (argument.shard.round, argument.shard.shard)
+        script = self._script(key)
+        await asyncio.sleep(script.submit_s)
+        for batch in self.batches.values():
+            if batch.shard == key and batch.id not in argument.not_ids:
+                return self._submitted(batch, adopted=True)
+        if script.refuse:
+            raise failure(script.refuse.pop(0))
+        now = await self.now()
+        batch = Batch(f"batch-{key[0]}-{key[1]}-{len(self.batches)}", key, script, now, self.members[key])
+        self.batches[batch.id] = batch
+        self.running_batches_max = max(self.running_batches_max, len(self.live(now)))
+        self.sent.update(batch.members)
+        return self._submitted(batch, adopted=False)
+
+    def _script(self, key: tuple[int, int]) -> Script:
+        cache: dict[tuple[int, int], Script] = self.__dict__.setdefault("_scripts", {})
+        if key not in cache:
+            cache[key] = self.script(*key)
+        return cache[key]
+
+    def _submitted(self, batch: Batch, *, adopted: bool) -> SubmittedBatch:
+        return SubmittedBatch(
+            batch_id=batch.id,
+            adopted=adopted,
+            submitted_at=batch.submitted_at,
+            input_files=[f"in-{batch.id}"],
+            requests=len(batch.members),
+        )
+
+    def _status(self, batch: Batch, now: datetime) -> BatchStatus:
+        total = len(batch.members)
+        if now < batch.ends_at():
+            phase = BatchPhase.cancelling if batch.cancelled_at is not None else BatchPhase.in_progress
+            return BatchStatus(
+                batch_id=batch.id, phase=phase, raw_state=phase, total=total, completed=self._done(batch, now)
+            )
+        cut_short = batch.cancelled_at is not None and batch.ends_at() < batch.submitted_at + timedelta(
+            seconds=batch.script.turnaround_s
+        )
+        phase = BatchPhase.cancelled if cut_short else batch.script.phase
+        failed = phase is BatchPhase.failed and batch.script.error is not None
+        return BatchStatus(
+            batch_id=batch.id,
+            phase=phase,
+            raw_state=phase,
+            total=total,
+            completed=0 if failed else self._done(batch, now),
+            error=batch.script.error if failed else None,
+            output_files=[] if failed else [f"out-{batch.id}"],
+        )
+
+    def _done(self, batch: Batch, now: datetime) -> int:
+        total = len(batch.members)
+        full = total if batch.script.answers is None else batch.script.answers
+        if now >= batch.submitted_at + timedelta(seconds=batch.script.turnaround_s):
+            return full
+        return min(full, int(total * batch.script.progress))
+
+    @activity.defn(name="await_batch")
+    async def await_batch(self, argument: AwaitBatch) -> BatchStatus:
+        self.calls["await_batch"] += 1
+        batch = self.batches[argument.batch_id]
+        status = self._status(batch, await self.now())
+        if status.phase.ended:
+            return status
+        raise ApplicationError(
+            "in progress",
+            type="waiting",
+            category=ApplicationErrorCategory.BENIGN,
+            next_retry_delay=timedelta(seconds=argument.poll_s),
+        )
+
+    @activity.defn(name="cancel_batch")
+    async def cancel_batch(self, argument: CancelBatch) -> BatchStatus:
+        self.calls["cancel_batch"] += 1
+        key = (argument.shard.round, argument.shard.shard)
+        for batch in self.batches.values():
+            if batch.id == argument.batch_id or (not argument.batch_id and batch.shard == key):
+                batch.cancelled_at = batch.cancelled_at or await self.now()
+                return self._status(batch, await self.now())
+        return BatchStatus(batch_id="", phase=BatchPhase.cancelled, raw_state="absent")
+
+    @activity.defn(name="collect_batch")
+    async def collect_batch(self, argument: CollectBatch) -> ShardReport:
+        self.calls["collect_batch"] += 1
+        key = (argument.shard.round, argument.shard.shard)
+        members = self.members[key]
+        status = argument.status
+        answers = 0
+        rest = ErrorClass.cancelled if status.phase is BatchPhase.cancelled else self._script(key).rest
+        if status.batch_id:
+            answers = self._done(self.batches[status.batch_id], await self.now())
+        elif status.error is not None:
+            rest = status.error.error_class
+        if key not in self.collected:
+            for index in members[:answers]:
+                self.answered.setdefault(index, []).append(key)
+        self.collected.append(key)
+        for index in members[answers:]:
+            self.state[index] = rest
+        return self._report(argument.shard, Route.batch, status.phase, members, answers, rest, status.batch_id)
+
+    def _report(
+        self,
+        shard: ShardRef,
+        route: Route,
+        phase: BatchPhase,
+        members: list[int],
+        answers: int,
+        rest: ErrorClass,
+        batch_id: str = "",
+    ) -> ShardReport:
+        left = len(members) - answers
+        return ShardReport(
+            round=shard.round,
+            shard=shard.shard,
+            route=route,
+            phase=phase,
+            batch_id=batch_id,
+            requests=len(members),
+            outcomes={o: n for o, n in ((Outcome.succeeded, answers), (Outcome.failed, left)) if n},
+            unanswered={rest: left} if left else {},
+            top_errors=[(f"{rest}/code", left)] if left else [],
+            cost_usd=Decimal("0.001") * answers,
+            latency_s=self._script((shard.round, shard.shard)).turnaround_s if route is Route.batch else 1.0,
+        )
+
+    @activity.defn(name="clean_up_batch")
+    async def clean_up_batch(self, argument: CleanUpBatch) -> CleanedUp:
+        self.calls["clean_up_batch"] += 1
+        await asyncio.sleep(self.clean_up_s)
+        self.cleaned.append(argument)
+        return CleanedUp(deleted=len(argument.files) - len(self.left_behind), left_behind=self.left_behind)
+
+    @activity.defn(name="read_progress")
+    async def read_progress(self, argument: ReadProgress) -> Progress:
+        self.calls["read_progress"] += 1
+        now = await self.now()
+        keys = [(argument.round, shard) for shard in argument.shards]
+        running = [b for b in self.batches.values() if b.shard in keys]
+        return Progress(
+            requests=sum(len(self.members[key]) for key in keys),
+            completed=sum(self._done(b, now) for b in running),
+        )
+
+    @activity.defn(name="run_sync_shard")
+    async def run_sync_shard(self, argument: RunSyncShard) -> ShardReport:
+        self.calls["run_sync_shard"] += 1
+        key = (argument.shard.round, argument.shard.shard)
+        self.running_sync_rpm += argument.rpm
+        self.highest_sync_rpm = max(self.highest_sync_rpm, self.running_sync_rpm)
+        try:
+            await asyncio.sleep(self.sync_s)
+        finally:
+            self.running_sync_rpm -= argument.rpm
+        self.sync_runs.append(argument)
+        members = self.members[key]
+        late = await self.now() >= argument.deadline_at
+        failed: dict[ErrorClass, int] = {}
+        for index in members:
+            error_class = ErrorClass.not_sent if late else self.sync_answers(index)
+            self.sent[index] += 0 if late else 1
+            if error_class is None:
+                self.answered.setdefault(index, []).append(key)
+            else:
+                self.state[index] = error_class
+                failed[error_class] = failed.get(error_class, 0) + 1
+        answers = len(members) - sum(failed.values())
+        report = self._report(argument.shard, Route.sync, BatchPhase.completed, members, answers, ErrorClass.transient)
+        return report.model_copy(update={"unanswered": failed})
+
+    @activity.defn(name="finalize_job")
+    async def finalize_job(self, argument: FinalizeJob) -> Summary:
+        self.calls["finalize_job"] += 1
+        self.finalizing.set()
+        if self.finalize_gate is not None:
+            await self.finalize_gate.wait()
+        self.finalized = argument
+        left = self.accepted - len(self.answered)
+        outcomes = {Outcome.succeeded: len(self.answered), Outcome.failed: left + self.rejected}
+        outcomes = {o: n for o, n in outcomes.items() if n}
+        return Summary(
+            tenant=argument.job.tenant,
+            key=argument.job.key,
+            fingerprint=argument.fingerprint,
+            state=final_job_state(outcomes, cancelled=argument.cancelled, failed=bool(argument.failed_reason)),
+            reason=argument.failed_reason or argument.reason,
+            provider=argument.job.provider,
+            requests=self.requests,
+            outcomes=outcomes,
+            rounds=argument.rounds,
+            cost_usd=Decimal("0.001") * len(self.answered),
+            waste_usd=Decimal("0.001") * len(self.paid_twice()),
+            left_behind=argument.left_behind,
+            accepted_at=argument.accepted_at,
+            deadline_at=argument.deadline_at,
+            finished_at=await self.now(),
+        )
