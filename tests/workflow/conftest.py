@@ -1,8 +1,9 @@
 """The time-skipping server, and jobs run on it against a scripted world."""
 
+import json
 import os
 import sysconfig
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -13,10 +14,11 @@ from typing import Any
 import pytest
 from groupage.schemas import JobSpec, JobState, JobStatus, Summary
 from groupage.schemas.ids import job_workflow_id
+from groupage.schemas.limits import PAYLOAD_MAX_BYTES
 from groupage.schemas.signals import BATCH_JOB, QUERY_STATUS, SEARCH_ATTRIBUTES
 from groupage.schemas.states import JOB_TRANSITIONS
 from groupage.workflows import BatchJob, ProviderBatch
-from temporalio.api.enums.v1 import EventType, IndexedValueType
+from temporalio.api.enums.v1 import EventType, IndexedValueType, WorkflowTaskFailedCause
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowHistory
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -142,11 +144,24 @@ def published_states(histories: Sequence[WorkflowHistory]) -> list[JobState]:
     return states
 
 
+HARMLESS = {
+    # An event came while the workflow was ending or continuing as new: the server asks again.
+    WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND,
+    WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND,
+}
+
+
+def task_failures(history: WorkflowHistory) -> list[int]:
+    """Causes of the failed workflow tasks."""
+    failed = [e for e in history.events if e.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED]
+    return [event.workflow_task_failed_event_attributes.cause for event in failed]
+
+
 def check_histories(histories: Sequence[WorkflowHistory]) -> None:
     """What holds for every job of every test."""
     for history in histories:
         assert max(payload_sizes(history)) <= PAYLOAD_MAX_BYTES
-        assert count(history, EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED) == 0
+        assert not [cause for cause in task_failures(history) if cause not in HARMLESS]
     for before, after in pairwise(published_states(histories)):
         assert after in JOB_TRANSITIONS[before], f"{before} -> {after}"
 
