@@ -20,7 +20,16 @@ from temporalio.service import RPCError
 
 from tests.chaos.gather import gather, workflows_of
 from tests.chaos.impatience import Stuck, pass_the_timeout
-from tests.chaos.points import ASKS_PROVIDER, LOOK_EVERY_S, REACHED, JobFiles, Moment, worth_asking
+from tests.chaos.points import (
+    ASKS_PROVIDER,
+    LOOK_EVERY_S,
+    LOOK_OFTEN_S,
+    PASSES_QUICKLY,
+    REACHED,
+    JobFiles,
+    Moment,
+    worth_asking,
+)
 from tests.chaos.processes import Child, Emulator, HarnessError, Zygote
 from tests.chaos.provider import Provider
 from tests.chaos.scenario import TENANT, Kill, Point, Scenario, Victim
@@ -253,7 +262,7 @@ class _Run:
         while not await self._there(kill.point):
             if not await self._goes_on() or time.monotonic() > self._give_up_at:
                 return Struck(kill, (), done=False, hit=False)
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(LOOK_OFTEN_S if kill.point in PASSES_QUICKLY else LOOK_EVERY_S)
         assert self.client is not None
         await self.client.wait(kill.delay_s)
         if not await self._goes_on():

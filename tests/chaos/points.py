@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.chaos.scenario import Point
 
-LOOK_EVERY_S = 0.002
+LOOK_EVERY_S, LOOK_OFTEN_S = 0.003, 0.0005
 _EMPTY: frozenset[str] = frozenset()
 
 
@@ -180,6 +180,9 @@ ASKS_PROVIDER = frozenset(
         Point.syncing,
     }
 )
+
+
+PASSES_QUICKLY = frozenset({Point.planning, Point.storing_results, Point.finalizing})
 
 
 def worth_asking(point: Point, files: JobFiles) -> bool:

@@ -294,6 +294,9 @@ def _plan(
     # Slow where somebody is to be killed: the point lasts long enough to be seen. First match wins.
     if Point.uploading in points:
         calls.append({"call": "files.create", "action": "slow", "seconds": "700ms", "times": 2})
+    if Point.uploaded in points:
+        # Accepted only when its caller is dead, and after the successor has looked for it.
+        calls.append({"call": "batches.create", "action": "late", "seconds": "1200ms", "times": 2})
     if Point.created in points:
         calls.append({"call": "batches.create", "action": "slow", "seconds": "900ms", "times": 2})
     if Point.downloading in points:

@@ -120,6 +120,10 @@ class Endpoint:
             async for _ in request.stream():
                 pass
             return rule_reply(rule) if rule.action == "error" else Reply(200, _GATEWAY_PAGE, {}, "text/html")
+        if rule is not None and rule.action == "late":
+            # Read now: what has arrived is worked on although the connection is gone by then.
+            await request.body()
+            await asyncio.sleep(self.core.clock.real_seconds(rule.seconds.total_seconds()))
         lag_s = rule.seconds.total_seconds() if rule is not None and rule.action == "lag" else 0.0
         try:
             account = self.authenticate(request, self.core)

@@ -125,6 +125,7 @@ Action = Literal[
     "cut",
     "cut_clean",
     "slow",
+    "late",
     "trickle",
     "lag",
     "content_type",
@@ -142,6 +143,7 @@ class CallRule(_Rule):
     cut           the body stops at the share `at` of its length, the connection is reset
     cut_clean     the same without Content-Length and with a clean end: at a line's end, or not (`line_end`)
     slow          the reply starts `seconds` (virtual) later
+    late          it is done, and the reply comes, `seconds` (virtual) later, even if the caller has gone
     trickle       the body comes in pieces, the last one `seconds` (virtual) after the first
     lag           what this call creates is invisible to retrieve, list and content for `seconds` (virtual)
     content_type  the reply is declared as `content_type`

@@ -137,6 +137,18 @@ async def test_a_body_that_trickles_is_whole_in_the_end(emulator, client):
     assert b"".join(piece for _, piece in pieces) == (await client.files.content(batch.output_file_id)).content
 
 
+async def test_a_late_create_happens_although_the_caller_has_gone(emulator, client):
+    file = await client.files.create(file=("in.jsonl", input_file(3)), purpose="batch")
+    emulator.set_faults(calls("batches.create", "late", seconds="400ms"))
+    with pytest.raises(openai.APITimeoutError):
+        await client.with_options(timeout=0.1).batches.create(
+            input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h"
+        )
+    assert emulator.status()["batches"] == []
+    await asyncio.sleep(0.6)
+    assert len(emulator.status()["batches"]) == 1
+
+
 async def test_SDK_07_a_slow_reply(emulator, client):
     emulator.set_faults(calls("batches.list", "slow", seconds="400ms"))
     began = time.monotonic()
