@@ -19,6 +19,7 @@ from groupage.schemas import JobManifest, Summary
 from groupage.schemas.errors import UsageError
 from groupage.store.objects import Store
 from groupage.store.reader import JobResults, claim_results
+from groupage.workers.memory import bound_allocator
 from groupage.workers.settings import Settings
 from groupage.workers.spool import spool_directory
 from groupage.workers.stack import Stack, WorkerPlan, run_with_stack
@@ -33,6 +34,8 @@ def run_job(options: JobOptions, *, output: str, worker: bool, as_json: bool) ->
     configure_logging("warning", "console", tracebacks=False)
     settings = load_settings(Settings)
     check_output(output)
+    if worker:
+        bound_allocator()
     accepted: list[JobManifest] = []
 
     async def work() -> int:

@@ -14,6 +14,7 @@ from groupage.schemas.errors import GroupageError
 from groupage.schemas.signals import TASK_QUEUE
 from groupage.store.objects import Store
 from groupage.workers.embedded import ServerUse, embedded_server
+from groupage.workers.memory import bound_allocator
 from groupage.workers.namespace import EMBEDDED_RETENTION, keep_ended_workflows, register_search_attributes
 from groupage.workers.plugin import Role
 from groupage.workers.settings import Settings
@@ -65,6 +66,8 @@ async def run_with_stack(
     cancelled and called anew with a new connection, so it must be safe to begin again. A worker that
     ends by a fatal error ends `work` too.
     """
+    if workers:
+        bound_allocator()
     store = await open_configured_store(settings)
     sdk_runtime = runtime(settings.metrics)
     async with AsyncExitStack() as outer:
