@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Any
 
 from groupage.schemas import BatchError, ErrorClass
-from groupage.schemas.errors import GroupageError, InputRefused, KeyConflict, ProviderError, StoreError
+from groupage.schemas.errors import AmbiguousCreate, GroupageError, InputRefused, KeyConflict, ProviderError, StoreError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
@@ -66,8 +66,11 @@ def to_application_error(error: GroupageError, attempt: int) -> ApplicationError
     message = cut(f"{error} ({error.hint})" if error.hint else str(error))
     if isinstance(error, ProviderError):
         definitive = error.error_class in DEFINITIVE
+        # After a create without an answer the next attempt only looks. Attempts that waited for proof before
+        # count as well and would make that a matter of minutes.
+        counted = 1 if isinstance(error, AmbiguousCreate) else attempt
         delay = (
-            None if definitive else timedelta(seconds=retry_delay_s(error.error_class, error.retry_after_s, attempt))
+            None if definitive else timedelta(seconds=retry_delay_s(error.error_class, error.retry_after_s, counted))
         )
         return ApplicationError(
             message,

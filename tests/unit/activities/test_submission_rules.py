@@ -190,6 +190,11 @@ def test_messages_are_cut_to_what_a_failure_may_carry():
     assert len(failure.details[0].message) == FAILURE_MESSAGE_MAX
 
 
+def test_after_an_ambiguous_create_the_next_look_is_soon_however_often_was_waited_before():
+    failure = to_application_error(AmbiguousCreate("lost", error_class=ErrorClass.transient), 12)
+    assert failure.next_retry_delay == timedelta(seconds=5)
+
+
 @given(
     attempt=st.integers(0, 10_000), wish=st.none() | st.floats(0, 5000), error_class=st.sampled_from(list(ErrorClass))
 )
