@@ -144,12 +144,13 @@ class _Run:
         self.tidier: Child | None = None
         self.client_starts = 0
         self.gave_up = 0
+        self._reviving = False
         self._said = 0
         self.struck: list[Struck] = []
         self.timeouts_passed = 0
         self._draw = random.Random(f"{scenario.seed}/{scenario.number}/run")
         self._helpers: list[asyncio.Task[int]] = []
-        self._cancelling: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []
         self._give_up_at = time.monotonic() + RUN_WITHIN_S
 
     async def play(self) -> None:
@@ -157,10 +158,10 @@ class _Run:
         self.folder.mkdir()
         (self.folder / "in.jsonl").write_bytes(scenario.input)
         await lane.provider.begin(scenario.plan)
-        self.site.check()
         await self._start_client()
+        self._background = [asyncio.create_task(self._supervise())]
         if scenario.cancel_after_s is not None:
-            self._cancelling = asyncio.create_task(self._cancel_a_batch(scenario.cancel_after_s))
+            self._background.append(asyncio.create_task(self._cancel_a_batch(scenario.cancel_after_s)))
         for kill in scenario.kills:
             self.struck.append(await self._strike(kill))
         while await self._goes_on():
@@ -194,7 +195,7 @@ class _Run:
         return running or bool((await self.lane.provider.state())["files"])
 
     async def end(self) -> None:
-        tasks = [task for task in (*self._helpers, self._cancelling) if task is not None]
+        tasks: list[asyncio.Task[Any]] = [*self._helpers, *self._background]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -218,6 +219,12 @@ class _Run:
         self._said = (self.folder / "client.err").stat().st_size if self.client_starts > 1 else 0
         environment = self.site.environment()
         self.client = await self.lane.around.spawn("client", argv, self.folder / "client", environment)
+
+    async def _supervise(self) -> None:
+        while True:
+            await asyncio.sleep(0.5)
+            if not self._reviving:
+                self.gave_up += await self.site.supervise()
 
     async def _goes_on(self) -> bool:
         """Whether the client runs. One that began while the server was down says so and ends: then again."""
@@ -268,10 +275,12 @@ class _Run:
         if not await self._goes_on():
             return Struck(kill, (), done=False, hit=False)
         victims = self.site.victims(kill.victims)
+        self._reviving = True
         self._signal(victims, signal.SIGSTOP)
         hit = await self._there(kill.point)
         self._signal(victims, signal.SIGKILL)
         await self._bury_and_revive(victims, kill.pause_s)
+        self._reviving = False
         return Struck(kill, victims, done=True, hit=hit)
 
     def _signal(self, victims: tuple[Victim, ...], number: signal.Signals) -> None:

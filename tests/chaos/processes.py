@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from groupage.schemas.signals import SEARCH_ATTRIBUTES
+from temporalio.client import Client
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 60.0
@@ -84,17 +85,17 @@ class TemporalServer:
                 *command, stdin=DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         give_up_at = time.monotonic() + START_TIMEOUT_S
-        while not await self._listens():
+        while not await self._answers():
             if self.process.returncode is not None or time.monotonic() > give_up_at:
                 raise HarnessError(f"the Temporal server does not come up: see {self.directory / 'temporal.log'}")
             await asyncio.sleep(0.02)
 
-    async def _listens(self) -> bool:
+    async def _answers(self) -> bool:
+        """Its port is open for a moment before it is healthy."""
         try:
-            _, writer = await asyncio.open_connection(HOST, self.port)
-        except OSError:
+            await Client.connect(self.address)
+        except RuntimeError:
             return False
-        writer.close()
         return True
 
     async def stop(self) -> None:

@@ -58,7 +58,7 @@ def table(reports: Sequence[RunReport], seconds: float) -> str:
     lines += [f"{kind:<42}{broken[kind]:>6}" for kind in Broken]
     lines.append(f"{'runs that the harness could not finish':<42}{sum(bool(report.trouble) for report in reports):>6}")
     gave_up, passed = sum(one.gave_up for one in reports), sum(one.timeouts_passed for one in reports)
-    lines += ["", f"{'clients that found no server and were run again':<50}{gave_up:>4}"]
+    lines += ["", f"{'processes that found no server, started again':<50}{gave_up:>4}"]
     lines += [f"{'activities of dead workers timed out at once':<50}{passed:>4}", ""]
     counts: Counter[str] = Counter()
     for report in reports:

@@ -106,9 +106,14 @@ class Deployed:
         """The worker is there and goes on."""
         return None
 
-    def check(self) -> None:
-        if self._worker is None or not self._worker.alive:
-            raise HarnessError(f"the worker ended by itself: {self._worker and self._worker.code}")
+    async def supervise(self) -> int:
+        """As systemd would: a worker that ended by itself, because the server was down, is started again."""
+        if self._worker is None or self._worker.alive:
+            return 0
+        if self._worker.code != 1:
+            raise HarnessError(f"the worker ended by itself with code {self._worker.code}")
+        await self._start_worker(random.Random(self._around.names))
+        return 1
 
     def victims(self, wanted: tuple[Victim, ...]) -> tuple[Victim, ...]:
         return wanted
@@ -191,8 +196,9 @@ class Embedded:
         """
         return await self._around.spawn("tidy", ["worker"], self._around.directory / "tidy", self.environment())
 
-    def check(self) -> None:
+    async def supervise(self) -> int:
         """There is nothing that could have ended by itself."""
+        return 0
 
     def victims(self, wanted: tuple[Victim, ...]) -> tuple[Victim, ...]:
         """The worker is a part of the client."""

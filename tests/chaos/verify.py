@@ -207,12 +207,11 @@ def check_payments(evidence: Evidence, counts: Counter[str]) -> Iterator[Violati
     late = _late_batches(evidence)
     status = {batch["id"]: batch for batch in evidence.batches}
     unreported: list[str] = []
-    known: set[str] = set()
+    known = {question_of(line.endpoint, line.body) for line in _input_lines(evidence) if line.body}
     for index, (line, result) in enumerate(_results(evidence)):
         if line.body is None:
             continue
         question = question_of(line.endpoint, line.body)
-        known.add(question)
         rows = billed.get(question, [])
         if result.outcome.answered and not rows:
             yield Violation(Broken.wrong_join, f"{line.id!r} has an answer that the provider never billed")
