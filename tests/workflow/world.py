@@ -231,7 +231,9 @@ class World:
             if batch.shard == key and batch.id not in argument.not_ids:
                 return self._submitted(batch, adopted=True)
         if script.refuse:
-            raise failure(script.refuse.pop(0))
+            refusal = script.refuse.pop(0)
+            self.state |= dict.fromkeys(self.members[key], refusal.error_class)
+            raise failure(refusal)
         now = await self.now()
         batch = Batch(f"batch-{key[0]}-{key[1]}-{len(self.batches)}", key, script, now, self.members[key])
         self.batches[batch.id] = batch

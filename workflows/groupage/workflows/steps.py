@@ -285,12 +285,15 @@ def finish_round(memory: JobMemory, policy: JobPolicy, now: datetime) -> None:
         insist=frozenset(memory.insist),
     )
     memory.insist = []
+    if ErrorClass.not_sent in actions:
+        # The store may know members of a refused shard by the class of the refusal: none of them was sent.
+        actions |= dict.fromkeys(current.refused, actions[ErrorClass.not_sent])
     _take(memory, actions, unanswered)
 
 
 def _take(memory: JobMemory, actions: dict[ErrorClass, FailureAction], unanswered: dict[ErrorClass, int]) -> None:
     goes_on = {c for c, a in actions.items() if a in {FailureAction.resubmit, FailureAction.sync}}
-    if not any(unanswered[c] for c in goes_on) or memory.rounds_planned >= ROUNDS_MAX:
+    if not any(unanswered.get(c) for c in goes_on) or memory.rounds_planned >= ROUNDS_MAX:
         memory.ending = ""
     elif all(actions[c] is FailureAction.sync for c in goes_on):
         memory.escalated = True
