@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,10 @@ from groupage.workers.embedded import EmbeddedServerError, ServerUse, embedded_s
 from groupage.workers.namespace import EMBEDDED_RETENTION, keep_ended_workflows, missing_search_attributes
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from workers_world import eventually  # found through the line above
 
 JOIN_AND_WAIT = """
 import sys, time
@@ -118,9 +121,7 @@ async def test_a_killed_server_comes_back_on_the_same_database_and_ports(state_d
         await client.start_workflow("Nobody", id="kept", task_queue="nobody")
         watching = asyncio.create_task(use.watch())
         os.kill(before.pid, signal.SIGKILL)
-        give_up_at = time.monotonic() + 20
-        while (use.record == before or not find_local_server(state_dir)) and time.monotonic() < give_up_at:
-            await asyncio.sleep(0.1)
+        await eventually(lambda: use.record != before and find_local_server(state_dir) is not None)
         watching.cancel()
         after = use.record
         assert after is not None
@@ -135,8 +136,7 @@ async def test_if_its_port_is_taken_it_comes_back_on_another_and_says_so(state_d
         before = use.record
         assert before is not None
         os.kill(before.pid, signal.SIGKILL)
-        while is_running(ServerFiles.of(state_dir)):
-            await asyncio.sleep(0.01)
+        await eventually(lambda: not is_running(ServerFiles.of(state_dir)))
         with socket.create_server(("127.0.0.1", before.port)):
             await asyncio.wait_for(use.watch(), 30)
             after = use.record
@@ -148,7 +148,7 @@ async def test_if_its_port_is_taken_it_comes_back_on_another_and_says_so(state_d
 async def test_a_record_whose_process_is_gone_is_not_believed_and_its_pid_not_touched(state_dir: Path) -> None:
     files = ServerFiles.of(state_dir)
     files.directory.mkdir(parents=True)
-    innocent = subprocess.Popen(["sleep", "600"])
+    innocent = await asyncio.create_subprocess_exec("sleep", "600")
     try:
         files.record.write_text(LocalServer(innocent.pid, "0", 1, 2, "temporal").to_json())
         files.lock.touch()
@@ -161,10 +161,10 @@ async def test_a_record_whose_process_is_gone_is_not_believed_and_its_pid_not_to
             with pytest.raises(EmbeddedServerError, match="does not name it"):
                 stop_server(files)
             files.record.write_bytes(good)
-        assert innocent.poll() is None
+        assert innocent.returncode is None
     finally:
         innocent.kill()
-        innocent.wait()
+        await innocent.wait()
 
 
 async def test_the_namespace_keeps_ended_jobs_and_knows_our_search_attributes(state_dir: Path) -> None:

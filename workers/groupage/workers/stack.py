@@ -1,7 +1,7 @@
 """All that a command needs around it: store, Temporal (configured, or embedded), a worker in this process."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from groupage.workers.namespace import EMBEDDED_RETENTION, keep_ended_workflows,
 from groupage.workers.plugin import Role
 from groupage.workers.settings import Settings
 from groupage.workers.spool import spool_directory
+from groupage.workers.takeover import announced_worker, take_over_from_killed
 from groupage.workers.telemetry import runtime
 from groupage.workers.worker import worker_in_process
 
@@ -108,10 +109,15 @@ async def run_with_stack(
 
 @asynccontextmanager
 async def _beside(stack: Stack, workers: WorkerPlan | None) -> AsyncGenerator[list[asyncio.Task[None]], None]:
-    """The tasks that run beside the work: one that watches the embedded server, and the workers."""
+    """The tasks that run beside the work: workers, and for the embedded server those that watch it and its users."""
     async with AsyncExitStack() as inner:
         tasks: list[asyncio.Task[None]] = []
         if workers:
+            identity = None
+            if stack.server:
+                identity = await inner.enter_async_context(announced_worker(stack.settings.state_dir))
+                looking = take_over_from_killed(stack.connection.temporal, stack.settings.state_dir)
+                tasks.append(_started(looking, inner))
             spool_dir = inner.enter_context(spool_directory(stack.settings.state_dir))
             for queue in workers.queues(stack.connection):
                 worker = worker_in_process(
@@ -120,14 +126,20 @@ async def _beside(stack: Stack, workers: WorkerPlan | None) -> AsyncGenerator[li
                     queue,
                     spool_dir=spool_dir,
                     role=workers.role,
+                    identity=identity,
                 )
                 tasks.append(await inner.enter_async_context(worker))
                 log.info("worker_started", task_queue=queue, role=str(workers.role), store=stack.store.url)
         if stack.server:
-            watching = asyncio.create_task(stack.server.watch())
-            inner.push_async_callback(_cancelled, watching)
-            tasks.append(watching)
+            tasks.append(_started(stack.server.watch(), inner))
         yield tasks
+
+
+def _started(work: Coroutine[Any, Any, None], until: AsyncExitStack) -> "asyncio.Task[None]":
+    """The work as a task that is cancelled when the stack unwinds."""
+    task = asyncio.create_task(work)
+    until.push_async_callback(_cancelled, task)
+    return task
 
 
 async def _cancelled(task: "asyncio.Future[Any]") -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncGenerator, Generator
+from datetime import timedelta
 from pathlib import Path
 
 import structlog
@@ -14,6 +15,10 @@ from temporalio.worker import Worker
 
 log = structlog.get_logger(__name__)
 
+STICKY_TIMEOUT = timedelta(seconds=4)
+"""How long a workflow waits for the worker that knows it, and may be dead, before any other replays it. The
+default of 10 s suits long histories; ours are short."""
+
 
 @contextlib.asynccontextmanager
 async def worker_in_process(
@@ -23,6 +28,7 @@ async def worker_in_process(
     *,
     spool_dir: Path,
     role: Role = Role.all,
+    identity: str | None = None,
 ) -> AsyncGenerator[asyncio.Task[None], None]:
     """Run a worker for the block; yields its task, which ends early only by a fatal error.
 
@@ -32,9 +38,11 @@ async def worker_in_process(
     worker = Worker(
         client,
         task_queue=task_queue,
+        identity=identity,
         max_concurrent_activities=settings.max_concurrent_activities,
         max_cached_workflows=settings.max_cached_workflows,
         graceful_shutdown_timeout=settings.graceful_shutdown,
+        sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
         plugins=[GroupagePlugin(settings, role=role, spool_dir=spool_dir)],
     )
     running = asyncio.create_task(worker.run(), name=f"worker {task_queue}")
