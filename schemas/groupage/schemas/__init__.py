@@ -7,11 +7,13 @@ from groupage.schemas.limits import ProviderLimits
 from groupage.schemas.requests import (
     DEFAULT_ENDPOINT,
     ENDPOINTS,
+    NATIVE_ENDPOINTS,
     JobManifest,
     Rejected,
     Request,
     RequestGroup,
     SegmentInfo,
+    endpoints_of,
 )
 from groupage.schemas.results import Result, ResultError, Summary, Usage
 from groupage.schemas.states import (
@@ -29,6 +31,7 @@ from groupage.schemas.states import (
 __all__ = [
     "DEFAULT_ENDPOINT",
     "ENDPOINTS",
+    "NATIVE_ENDPOINTS",
     "BatchError",
     "BatchPhase",
     "BatchStatus",
@@ -61,6 +64,7 @@ __all__ = [
     "ShardReport",
     "Summary",
     "Usage",
+    "endpoints_of",
     "final_job_state",
     "parse_duration",
 ]

@@ -12,9 +12,36 @@ ENDPOINTS = (
     "/v1/completions",
     "/v1/moderations",
 )
-"""Endpoints that the adapters read answers of."""
+"""Endpoints of OpenAI and its relatives that the adapters read answers of."""
 
-DEFAULT_ENDPOINT = "/v1/chat/completions"
+CHAT = "/v1/chat/completions"
+EMBEDDINGS = "/v1/embeddings"
+DEFAULT_ENDPOINT = CHAT
+
+NATIVE_ENDPOINTS: dict[str, tuple[str, ...]] = {
+    "anthropic": ("/v1/messages",),
+    "bedrock": ("/invoke", "/converse"),
+    "gemini": ("/generateContent", "/embedContent"),
+    "vertex": ("/generateContent", "/rawPredict"),
+}
+"""Providers that do not speak OpenAI, and the endpoints that take their own bodies as they are.
+
+`/invoke` takes an InvokeModel body, `/converse` a Converse one; `/rawPredict` is Claude on Vertex. Chat and
+embeddings requests for these providers are translated (groupage.schemas.portable).
+"""
+
+_PORTABLE: dict[str, tuple[str, ...]] = {
+    "anthropic": (CHAT,),
+    "bedrock": (CHAT, EMBEDDINGS),
+    "gemini": (CHAT, EMBEDDINGS),
+    "vertex": (CHAT,),
+}
+
+
+def endpoints_of(provider: str) -> tuple[str, ...]:
+    """The endpoints that requests for a provider may have."""
+    natives = NATIVE_ENDPOINTS.get(provider)
+    return ENDPOINTS if natives is None else _PORTABLE[provider] + natives
 
 
 class Request(Message):

@@ -1,0 +1,82 @@
+"""Which dialect a provider speaks for a model. One job's requests of one model speak one dialect."""
+
+import re
+from functools import lru_cache
+from typing import Literal
+
+from groupage.schemas.portable.errors import Inexpressible
+from groupage.schemas.requests import CHAT, EMBEDDINGS, NATIVE_ENDPOINTS
+
+Family = Literal["claude", "nova", "openai", "titan-embed", "cohere-embed", "other"]
+
+_GENERATION = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
+_GEMINI = re.compile(r"gemini-(\d{1,2})(?:\.(\d{1,2}))?(?!\d)")
+NEWEST = (99, 0)
+
+
+@lru_cache(256)
+def bedrock_family(model: str) -> Family:
+    """By the model's id, with or without a region's prefix: `us.anthropic.claude-…`, `amazon.nova-lite-v1:0`.
+
+    The id of an application inference profile tells nothing: "other", which is Converse.
+    """
+    name = model.lower()
+    if "anthropic." in name:
+        return "claude"
+    if "amazon.nova-" in name and "embed" not in name:
+        return "nova"
+    if "openai." in name:
+        return "openai"
+    if "amazon.titan-embed" in name:
+        return "titan-embed"
+    if "cohere.embed" in name:
+        return "cohere-embed"
+    return "other"
+
+
+@lru_cache(256)
+def claude_generation(model: str) -> tuple[int, int]:
+    """(4, 5) of `claude-sonnet-4-5-20250929`; NEWEST for a name that tells none."""
+    found = _GENERATION.search(model.lower())
+    return (int(found[1]), int(found[2] or 0)) if found else NEWEST
+
+
+@lru_cache(256)
+def gemini_generation(model: str) -> tuple[int, int] | None:
+    """(2, 5) of `gemini-2.5-flash`; None for an alias or a tuned model."""
+    found = _GEMINI.search(model.lower())
+    return (int(found[1]), int(found[2] or 0)) if found else None
+
+
+def is_claude(model: str) -> bool:
+    return "claude" in model.lower()
+
+
+@lru_cache(1024)
+def target_endpoint(provider: str, model: str, endpoint: str) -> str:
+    """The provider's own endpoint for a request: itself where nothing is translated.
+
+    Raises Inexpressible("endpoint") where the provider has none for it.
+
+    Bedrock: Claude, Nova, OpenAI's models and all embeddings take their native body (`/invoke`), because a
+    Converse batch refuses tools; all other models take Converse.
+    """
+    natives = NATIVE_ENDPOINTS.get(provider)
+    if natives is None or endpoint in natives:
+        return endpoint
+    if endpoint == CHAT:
+        if provider == "bedrock":
+            if bedrock_family(model) in {"titan-embed", "cohere-embed"}:
+                raise Inexpressible("model", f"{model} makes embeddings: it answers no chat")
+            return "/converse" if bedrock_family(model) == "other" else "/invoke"
+        if provider == "vertex" and is_claude(model):
+            return "/rawPredict"
+        return natives[0]
+    if endpoint == EMBEDDINGS:
+        if provider == "gemini":
+            return "/embedContent"
+        if provider == "bedrock":
+            if bedrock_family(model) not in {"titan-embed", "cohere-embed"}:
+                raise Inexpressible("model", f"{model} makes no embeddings, or its body is not known")
+            return "/invoke"
+    raise Inexpressible("endpoint", f"{provider} has nothing for {endpoint}; it takes {CHAT} and {', '.join(natives)}")
