@@ -106,3 +106,13 @@ def test_what_is_carried_stays_within_a_payload_with_every_list_at_its_bound():
     )
     argument = JobArgument(key="k" * 128, labels={f"label{n}": "v" * 100 for n in range(20)}, carried=m)
     assert len(to_json(argument)) <= PAYLOAD_MAX_BYTES
+
+
+def test_a_shard_that_settles_just_before_the_planning_has_an_action_for_every_class():
+    m = memory(current=a_round(batch_shards=1, running=[0], next_batch=1), rounds_planned=1, escalated=True)
+    absorb(m, unsettled(ShardRef(job=JOB, round=0, shard=0), 100, "b", "escalation"))
+    finish_round(m, JobPolicy(), NOW + timedelta(hours=20))
+    for error_class in (ErrorClass.rate_limit, ErrorClass.transient, ErrorClass.unreadable, ErrorClass.cancelled):
+        assert m.actions[error_class] is FailureAction.sync
+    assert m.actions.get(ErrorClass.invalid) is not FailureAction.sync
+    assert m.ending is None

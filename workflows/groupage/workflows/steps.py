@@ -17,7 +17,7 @@ from groupage.workflows.policy.escalation import (
     sync_until_s,
 )
 from groupage.workflows.policy.estimate import typical_s
-from groupage.workflows.policy.failures import LIMITS_HALVINGS, PERMANENT, decide_actions
+from groupage.workflows.policy.failures import LATE_CLASSES, LIMITS_HALVINGS, PERMANENT, decide_actions
 from groupage.workflows.policy.health import job_health
 from groupage.workflows.policy.pace import shard_requests, sync_shard_requests
 from groupage.workflows.policy.questions import Question, account_question, cost_question, mostly_failed_question
@@ -274,8 +274,10 @@ def finish_round(memory: JobMemory, policy: JobPolicy, now: datetime) -> None:
     if current.unsettled:
         # Shards that did not settle have no results in the store: planning sees their members as not sent.
         unanswered.setdefault(ErrorClass.not_sent, 1)
+    # Those that settled after their provisional report have: their requests may be of any class by now.
+    settling = dict.fromkeys(LATE_CLASSES, 1) if current.unsettled else {}
     actions = decide_actions(
-        unanswered,
+        settling | unanswered,
         route=route,
         rounds_sent=memory.rounds_sent,
         rounds_planned=memory.rounds_planned - memory.rounds_free - memory.sync_rounds,

@@ -10,6 +10,20 @@ PERMANENT = frozenset({ErrorClass.invalid, ErrorClass.too_large})
 ONCE_MORE = frozenset({ErrorClass.missing, ErrorClass.unreadable, ErrorClass.unknown})
 """Nobody knows why: tried once more (cases.md PF-08), because each try may have been billed."""
 
+LATE_CLASSES = frozenset(
+    {
+        ErrorClass.transient,
+        ErrorClass.rate_limit,
+        ErrorClass.quota,
+        ErrorClass.expired,
+        ErrorClass.cancelled,
+        ErrorClass.missing,
+        ErrorClass.unreadable,
+        ErrorClass.unknown,
+    }
+)
+"""What requests of a shard may turn out to be that is harvested after the round was counted."""
+
 SYNC_ROUNDS = 2
 """A second sync round takes up shards whose worker failed; single calls are repeated within a round."""
 
