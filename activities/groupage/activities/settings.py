@@ -45,6 +45,8 @@ class ProviderSettings:
     """Input files delete themselves after this, should every clean-up fail. OpenAI takes 1 h to 30 d,
     Azure 14 to 30 d: 14 d fits both."""
     extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What only one adapter needs (a bucket, a project, a region), by the names in its own docstring. No secrets."""
 
 
 @dataclass(frozen=True, slots=True)
