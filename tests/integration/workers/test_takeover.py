@@ -21,6 +21,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 sys.path.insert(0, str(Path(__file__).parent))
 
 from takeover_world import Waiting, finish  # found through the line above
+from workers_world import eventually
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ async def test_an_attempt_of_a_killed_worker_is_retried_at_once(client: Client, 
             async with worker:
                 began = time.monotonic()
                 assert await handle.result() == "attempt 2"
-                # The sticky workflow task of the dead worker takes ten seconds to come back.
+                # Ten seconds of it are the workflow task's own timeout, by which the dead worker's cache is given up.
                 assert time.monotonic() - began < 30
             await eventually(lambda: [path.name for path in workers_directory(tmp_path).iterdir()] == [mine])
             looking.cancel()
