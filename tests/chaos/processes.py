@@ -35,17 +35,22 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def send(process: Process | None, number: signal.Signals) -> None:
+    """Not Process.send_signal: it reaps a child that has just ended, which asyncio then waits for in vain."""
+    if process is not None and process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+
+
 async def _stop(process: Process | None, how: signal.Signals = signal.SIGKILL) -> None:
     if process is None:
         return
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(how)
-        try:
-            await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+    send(process, how)
+    try:
+        await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+    except TimeoutError:
+        send(process, signal.SIGKILL)
+        await process.wait()
 
 
 @dataclass(slots=True)
@@ -60,11 +65,6 @@ class TemporalServer:
     @property
     def address(self) -> str:
         return f"{HOST}:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        assert self.process is not None
-        return self.process.pid
 
     async def start(self) -> None:
         command = [

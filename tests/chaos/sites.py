@@ -13,7 +13,7 @@ from pathlib import Path
 from groupage.client.local_server import LocalServer, ServerFiles, find_local_server, process_started
 from temporalio.client import Client
 
-from tests.chaos.processes import START_TIMEOUT_S, Child, HarnessError, TemporalServer, Zygote
+from tests.chaos.processes import START_TIMEOUT_S, Child, HarnessError, TemporalServer, Zygote, send
 from tests.chaos.scenario import Victim
 
 CACHED = (0, 0, 500)
@@ -122,8 +122,7 @@ class Deployed:
         return self._worker
 
     def signal_server(self, number: signal.Signals) -> None:
-        if self._server.process is not None:
-            self._server.process.send_signal(number)
+        send(self._server.process, number)
 
     async def revive_server(self) -> None:
         await self._server.stop()
