@@ -11,9 +11,10 @@ JSON string, and cut by whoever splits lines with str.splitlines (cases.md RP-01
 
 import base64
 import hashlib
+import importlib
 from binascii import hexlify
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, cast
 
 import orjson
 from groupage.emulator import structured
@@ -89,7 +90,7 @@ def _fillers_of(size: int) -> list[Filler]:
     return _FILLERS[size]
 
 
-def _fingerprint(endpoint: str) -> Callable[[bytes], Any]:
+def fingerprint(endpoint: str) -> Callable[[bytes], Any]:
     base = hashlib.blake2b(endpoint.encode() + b"\0", digest_size=8)
 
     def of(prompt: bytes) -> Any:
@@ -101,7 +102,7 @@ def _fingerprint(endpoint: str) -> Callable[[bytes], Any]:
 
 
 _FINGERPRINTS = {
-    endpoint: _fingerprint(endpoint)
+    endpoint: fingerprint(endpoint)
     for endpoint in (
         "/v1/chat/completions",
         "/v1/responses",
@@ -110,6 +111,9 @@ _FINGERPRINTS = {
         "/v1/moderations",
     )
 }
+
+
+_FOREIGN = {"/v1/messages": "groupage.emulator.anthropic.answers"}
 
 
 def _prompt(endpoint: str, body: dict[str, Any]) -> Any:
@@ -125,7 +129,7 @@ def _prompt(endpoint: str, body: dict[str, Any]) -> Any:
     return prompt
 
 
-def _words_of(prompt: Any) -> str:
+def words_of(prompt: Any) -> str:
     """The last text in a prompt: a string, a message, or a list that ends with one."""
     while isinstance(prompt, (list, dict)) and prompt:
         prompt = prompt[-1] if isinstance(prompt, list) else prompt.get("content") or prompt.get("text") or ""
@@ -134,8 +138,24 @@ def _words_of(prompt: Any) -> str:
 
 def question_of(endpoint: str, body: dict[str, Any]) -> str:
     """The question's fingerprint, 16 hex digits: what the ledger counts payments by."""
+    if endpoint not in _FINGERPRINTS:
+        return _foreign(endpoint).question_of(body)
     prompt = orjson.dumps(_prompt(endpoint, body), option=orjson.OPT_SORT_KEYS)
     return str(_FINGERPRINTS[endpoint](prompt).hexdigest())
+
+
+class _Foreign(Protocol):
+    """A module that answers for another provider than OpenAI."""
+
+    def question_of(self, body: dict[str, Any]) -> str: ...
+
+    def expected_text(self, body: dict[str, Any], size: int) -> str: ...
+
+    def answerer(self, size: int) -> "Callable[[dict[str, Any], int], Answer]": ...
+
+
+def _foreign(endpoint: str) -> _Foreign:
+    return cast("_Foreign", importlib.import_module(_FOREIGN[endpoint]))
 
 
 def _cap(body: dict[str, Any]) -> int | None:
@@ -145,7 +165,7 @@ def _cap(body: dict[str, Any]) -> int | None:
     return None
 
 
-def _plain_text(question: str, excerpt: str, body: dict[str, Any], size: int) -> str:
+def plain_text(question: str, excerpt: str, body: dict[str, Any], size: int) -> str:
     filler = _fillers_of(size)[int(question, 16) % _VARIANTS]
     text = f'Re: "{excerpt}" [{question}] {filler.text}'
     cap = _cap(body)
@@ -155,8 +175,10 @@ def _plain_text(question: str, excerpt: str, body: dict[str, Any], size: int) ->
 
 def expected_text(endpoint: str, body: dict[str, Any], size: int = ANSWER_BYTES) -> str:
     """What a healthy answer says. For chat, responses and completions; structured output is JSON text."""
+    if endpoint not in _FINGERPRINTS:
+        return _foreign(endpoint).expected_text(body, size)
     question = question_of(endpoint, body)
-    text = _plain_text(question, _words_of(_prompt(endpoint, body))[:EXCERPT_CHARS], body, size)
+    text = plain_text(question, words_of(_prompt(endpoint, body))[:EXCERPT_CHARS], body, size)
     schema = structured.wanted(endpoint, body)
     return text if schema is None else structured.json_text(schema, text, int(question, 16))
 
@@ -206,6 +228,8 @@ def answerer(endpoint: str, size: int = ANSWER_BYTES) -> Callable[[dict[str, Any
     """A function of (body, created) that answers. It raises BadBody."""
     if endpoint == "/v1/chat/completions":
         return _chat_answerer(size)
+    if endpoint not in _FINGERPRINTS:
+        return _foreign(endpoint).answerer(size)
 
     def answer(body: dict[str, Any], created: int) -> Answer:
         return _answer_slowly(endpoint, body, created, size)
@@ -395,7 +419,7 @@ def _moderation(body: dict[str, Any], question: str) -> Any:
     given = body["input"]
     results = []
     for one in given if isinstance(given, list) else [given]:
-        flagged = "violence" in _words_of(one).lower()
+        flagged = "violence" in words_of(one).lower()
         scores = dict.fromkeys(_CATEGORIES, 0.001) | {"violence": 0.9 if flagged else 0.001}
         results.append(
             {

@@ -81,13 +81,23 @@ class Call:
 
 Handler = Callable[[Call], Awaitable[Reply]]
 Authenticate = Callable[[Request, Emulator], str]
+ErrorBody = Callable[[int, str | None, str | None], dict[str, Any]]
+"""(status, code, message) to an error object in the provider's shape."""
 
 
 class Endpoint:
     """An ASGI application for one named call."""
 
-    def __init__(self, core: Emulator, name: str, handler: Handler, authenticate: Authenticate) -> None:
+    def __init__(
+        self,
+        core: Emulator,
+        name: str,
+        handler: Handler,
+        authenticate: Authenticate,
+        error_body: ErrorBody = http_error,
+    ) -> None:
         self.core, self.name, self.handler, self.authenticate = core, name, handler, authenticate
+        self.error_body = error_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         core = self.core
@@ -105,7 +115,7 @@ class Endpoint:
             if rule.action == "slow":
                 await asyncio.sleep(core.clock.real_seconds(rule.seconds.total_seconds()))
             if rule.action == "error_after":
-                reply = rule_reply(rule)
+                reply = self._rule_reply(rule)
             if rule.action == "content_type":
                 reply.content_type = rule.content_type
             if rule.action in ("cut", "cut_clean"):
@@ -119,7 +129,7 @@ class Endpoint:
             # The body is read first: a gateway that answers early would reset the connection.
             async for _ in request.stream():
                 pass
-            return rule_reply(rule) if rule.action == "error" else Reply(200, _GATEWAY_PAGE, {}, "text/html")
+            return self._rule_reply(rule) if rule.action == "error" else Reply(200, _GATEWAY_PAGE, {}, "text/html")
         if rule is not None and rule.action == "late":
             # Read now: what has arrived is worked on although the connection is gone by then.
             await request.body()
@@ -132,10 +142,9 @@ class Endpoint:
         except ApiError as error:
             return error.reply
 
-
-def rule_reply(rule: CallRule) -> Reply:
-    headers = {} if rule.retry_after is None else {"retry-after": f"{rule.retry_after:g}"}
-    return json_reply(http_error(rule.status, rule.code, rule.message), rule.status, headers)
+    def _rule_reply(self, rule: CallRule) -> Reply:
+        headers = {} if rule.retry_after is None else {"retry-after": f"{rule.retry_after:g}"}
+        return json_reply(self.error_body(rule.status, rule.code, rule.message), rule.status, headers)
 
 
 async def send_reply(send: Send, reply: Reply) -> None:

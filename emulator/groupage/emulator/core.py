@@ -12,9 +12,11 @@ import math
 import os
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from groupage.emulator.clock import Clock, new_clock
+from groupage.emulator.dialects import dialect_of
 from groupage.emulator.faults import NO_FAULTS, BatchRule, FaultPlan, read_plan
 from groupage.emulator.finish import FinishJob
 from groupage.emulator.ledger import Ledger
@@ -144,19 +146,26 @@ class Emulator:
         *,
         account: str,
         endpoint: str,
-        source: File,
+        source: File | Path,
         metadata: dict[str, str] | None,
         output_expires_s: int | None,
         lag_s: float,
+        dialect: str = "openai",
+        announced: int = 0,
     ) -> Batch:
-        """Accept a batch: when this returns it is stored and will run."""
+        """Accept a batch: when this returns it is stored and will run.
+
+        `source` is an uploaded file, or the path of one whose bytes came with the create call.
+        """
         now = self.clock.now()
-        batch_id = self.new_id("batch_")
+        spoken = dialect_of(dialect)
+        batch_id = self.new_id(spoken.id_prefix)
+        path, file_id = (source, "") if isinstance(source, Path) else (self.state.file_path(source.id), source.id)
         # A link of its own: the caller may delete the input file while the batch runs.
-        os.link(self.state.file_path(source.id), self.state.work_path(f"{batch_id}.input"))
+        os.link(path, self.state.work_path(f"{batch_id}.input"))
         with self.state.commit():
             number = self.state.next_number("batch")
-            effects = self.strikes.effects_for(metadata)
+            effects = [one for one in self.strikes.effects_for(metadata) if one.effect not in spoken.unknown_effects]
             override = next((one for one in effects if one.effect == "turnaround"), None)
             batch = Batch(
                 id=batch_id,
@@ -164,13 +173,15 @@ class Emulator:
                 account=account,
                 created_at=now,
                 endpoint=endpoint,
-                input_file_id=source.id,
+                input_file_id=file_id,
                 turnaround=_seconds(override) or self.settings.turnaround.of(self.settings.seed, number),
                 cancel_s=self.settings.cancel_s,
                 visible_from=now + lag_s,
                 metadata=metadata,
                 output_expires_s=output_expires_s,
                 effects=[_stored(effect) for effect in effects],
+                dialect=dialect,
+                announced=announced,
             )
             self.state.put_batch(batch)
         self._wake.set()
@@ -178,9 +189,16 @@ class Emulator:
 
     def find_batch(self, account: str, batch_id: str) -> Batch | None:
         batch = self.state.batches.get(batch_id)
-        if batch is None or batch.account != account or self.clock.now() < batch.visible_from:
+        if batch is None or batch.deleted or batch.account != account or self.clock.now() < batch.visible_from:
             return None
         return batch
+
+    def delete_batch(self, batch: Batch) -> None:
+        """Its results go, its page of the ledger stays; the caller has seen that it has ended."""
+        with self.state.commit():
+            self.state.put_batch(replace(batch, deleted=True))
+            if batch.done is not None and batch.done.output_file_id is not None:
+                self.state.drop_file(batch.done.output_file_id)
 
     def cancel_batch(self, batch: Batch) -> None:
         """Ask for cancellation, once; the caller has seen that the batch has not ended."""
@@ -246,7 +264,8 @@ class Emulator:
         refusal = self._refusal_by_plan(batch)
         if refusal is None:
             job = CheckJob(
-                code=batch.id.removeprefix("batch_"),
+                code=batch.id.rpartition("_")[2],
+                dialect=batch.dialect,
                 endpoint=batch.endpoint,
                 source=work(f"{batch.id}.input"),
                 lines=work(f"{batch.id}.lines"),
@@ -309,6 +328,7 @@ class Emulator:
             number=batch.number,
             seed=self.settings.seed,
             order=self.settings.order,
+            dialect=batch.dialect,
             ending=course.ending,
             finished=finished,
             only_errors=only_errors["status"] if only_errors else None,

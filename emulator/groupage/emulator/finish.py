@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import orjson
+from groupage.emulator.dialects import Dialect, dialect_of
 from groupage.emulator.faults import FaultPlan, RequestRule, seed_of
 from groupage.emulator.ledger import PAGE_ROW, batch_cost
 from groupage.emulator.outcomes import (
     FAILED_KINDS,
     Ending,
     ending_of,
-    faulty_lines,
-    head_of,
     is_billed,
-    unfinished_line,
 )
 from groupage.emulator.work import CHUNK_LINES, ROW, mapped
 
@@ -49,6 +47,7 @@ class FinishJob:
     errors: Path
     page: Path
     struck: Path
+    dialect: str = "openai"
 
 
 def rule_name(section: str, index: int, fingerprint: str) -> str:
@@ -64,13 +63,14 @@ def finish(job: FinishJob) -> dict[str, Any]:
         struck, rules = _strike(job, rows, done, source)
         ends = np.cumsum(rows["size"].astype(np.int64))
         starts = ends - rows["size"]
-        writer = _Writer(lines, starts, ends, rows["bad"] == 1, struck, rules)
-        with job.output.open("wb") as output, job.errors.open("wb") as errors:
+        dialect = dialect_of(job.dialect)
+        writer = _Writer(dialect, lines, starts, ends, rows["bad"] == 1, struck, rules)
+        with job.output.open("wb") as output, job.errors.open("wb") as own_errors:
+            errors = output if dialect.one_file else own_errors
             writer.write(_as_listed(job, done), output, errors)
             if job.ending in ("expired", "cancelled"):
-                code = f"batch_{job.ending}"
                 for index in _as_listed(job, rest).tolist():
-                    errors.write(unfinished_line(head_of(lines[starts[index] : ends[index]]), code))
+                    errors.write(dialect.unfinished(lines[starts[index] : ends[index]], job.ending))
     page = _page(job, rows, done, struck, rules)
     page.tofile(job.page)
     _write_struck(job, rows, struck, rules)
@@ -176,6 +176,7 @@ def _matches(match: str, rows: npt.NDArray[Any], among: Mask, source: Any) -> Ma
 
 @dataclass(slots=True)
 class _Writer:
+    dialect: Dialect
     lines: Any
     starts: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
@@ -202,7 +203,7 @@ class _Writer:
                 elif self.bad[index]:
                     wrong.append(line)
                 elif self.struck[index] != LOST:
-                    instead, in_errors = faulty_lines(self.rules[self.struck[index]][1], line)
+                    instead, in_errors = self.dialect.faulty(self.rules[self.struck[index]][1], line)
                     good += instead
                     wrong += in_errors
             output.write(b"".join(good))

@@ -61,6 +61,11 @@ class Batch:
     cancel_at: float | None = None
     checked: Checked | None = None
     done: Done | None = None
+    dialect: str = "openai"
+    """Whose lines it holds: a name in dialects.py."""
+    announced: int = 0
+    """Requests as counted when it was created; 0 where that is found out later."""
+    deleted: bool = False
 
     def effect(self, name: str) -> dict[str, Any] | None:
         return next((one for one in self.effects if one["effect"] == name), None)

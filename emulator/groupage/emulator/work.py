@@ -53,6 +53,7 @@ class CheckJob:
     max_requests: int
     max_batch_bytes: int
     max_embedding_inputs: int
+    dialect: str = "openai"
 
 
 def line_error(code: str, message: str, line: int | None, param: str | None = None) -> dict[str, Any]:
@@ -61,6 +62,10 @@ def line_error(code: str, message: str, line: int | None, param: str | None = No
 
 def check(job: CheckJob) -> dict[str, Any]:
     """{total, tokens, model, errors} as `life.Checked` has them."""
+    if job.dialect != "openai":
+        from groupage.emulator.dialects import check_lines
+
+        return check_lines(job)
     size = job.source.stat().st_size
     if size > job.max_batch_bytes:
         message = f"The input file is {size} bytes; the limit for a batch is {job.max_batch_bytes} bytes."

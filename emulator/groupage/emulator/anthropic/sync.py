@@ -1,0 +1,62 @@
+"""POST /v1/messages: the same answers, at once, at full price."""
+
+import asyncio
+
+import orjson
+from groupage.emulator.answers import Answer, BadBody
+from groupage.emulator.anthropic.answers import answerer
+from groupage.emulator.anthropic.errors import error_of, refusal
+from groupage.emulator.anthropic.lines import refuse, rule_error, truncate
+from groupage.emulator.calls import ApiError, Call, Handler, Reply, json_reply
+from groupage.emulator.core import Emulator
+from groupage.emulator.faults import RequestRule
+from groupage.emulator.openai.sync import Limiter
+from groupage.emulator.outcomes import Ending, ending_of, is_billed
+
+REQUEST_ID = "request-id"
+
+
+def handler(core: Emulator) -> Handler:
+    answer, limiter = answerer(core.settings.answer_bytes), Limiter(core)
+
+    async def handle(call: Call) -> Reply:
+        headers = {REQUEST_ID: core.new_id("req_")}
+        try:
+            limiter.check(call.account)
+        except ApiError as error:
+            waits = {name: text for name, text in error.reply.headers.items() if name == "retry-after"}
+            raise ApiError(429, error_of(429, None, None), headers | waits) from error
+        body = await call.json()
+        try:
+            made = answer(body, int(core.clock.now()))
+        except BadBody as error:
+            raise refusal(400, str(error)) from error
+        if core.settings.sync_latency_s:
+            await asyncio.sleep(core.clock.real_seconds(core.settings.sync_latency_s))
+        rule = (
+            core.strikes.sync_request(made.question, await call.request.body()) if core.strikes.plan.requests else None
+        )
+        return _reply(call, made, rule, headers)
+
+    return handle
+
+
+def _reply(call: Call, made: Answer, rule: RequestRule | None, headers: dict[str, str]) -> Reply:
+    ending = Ending.answered if rule is None else ending_of(rule)
+    billed = rule is None or is_billed(rule)
+    if call.billed_for_nothing and billed:
+        ending = Ending.lost
+    used, produced = (made.input_tokens, made.output_tokens) if billed else (0, 0)
+    call.core.ledger.add_sync(made.question, used, produced, ending, billed)
+    if rule is not None and rule.kind in ("http", "credit"):
+        status, error = rule_error(rule)
+        if rule.retry_after is not None:
+            headers = headers | {"retry-after": f"{rule.retry_after:g}"}
+        return json_reply(error, status, headers)
+    if rule is not None and rule.kind == "empty_body":
+        return Reply(200, b"{}", headers)
+    message = orjson.loads(made.body)
+    message["usage"]["service_tier"] = "standard"
+    if rule is not None:
+        (truncate if rule.kind == "truncated" else refuse)(message)
+    return json_reply(message, 200, headers)
