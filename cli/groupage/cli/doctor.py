@@ -1,7 +1,6 @@
 """`groupage doctor`: what works, what does not, and what to do about it. Prints no secret."""
 
 import asyncio
-import os
 import time
 import urllib.error
 import urllib.request
@@ -12,7 +11,6 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Literal
 
-from groupage.activities.providers.compatibility import DIALECTS
 from groupage.activities.registry import Context
 from groupage.activities.settings import DEFAULT_PROFILE
 from groupage.cli.console import Console
@@ -23,6 +21,7 @@ from groupage.client.local_server import find_local_server
 from groupage.schemas.errors import GroupageError
 from groupage.schemas.ids import JOB_LENGTH, OWNER_LENGTH
 from groupage.store.objects import Store
+from groupage.workers.credentials import provider_address
 from groupage.workers.embedded import find_binary
 from groupage.workers.namespace import missing_search_attributes
 from groupage.workers.settings import Settings
@@ -167,12 +166,12 @@ async def _providers(settings: Settings, findings: list[Finding]) -> None:
     context = Context(settings.activity_settings(None))
     try:
         for name in settings.providers or ("openai",):
-            await _provider(context, name, findings)
+            await _provider(settings, context, name, findings)
     finally:
         await context.close()
 
 
-async def _provider(context: Context, name: str, findings: list[Finding]) -> None:
+async def _provider(settings: Settings, context: Context, name: str, findings: list[Finding]) -> None:
     nobody = f"g{'a' * OWNER_LENGTH}-{'a' * JOB_LENGTH}-r0-s0"
     provider, _, profile = name.partition("/")
 
@@ -183,12 +182,7 @@ async def _provider(context: Context, name: str, findings: list[Finding]) -> Non
         return f"answers and takes the credentials ({time.monotonic() - began:.1f} s)"
 
     if await _guarded(f"provider {name}", findings, work):
-        given = context.settings.provider(provider, profile or DEFAULT_PROFILE)
-        dialect = DIALECTS.get((given.kind if given else "") or provider)
-        url = given.base_url if given else None
-        if url is None and dialect is not None:
-            url = os.environ.get(dialect.base_url_env or " ") or dialect.base_url
-        await _clock(url or "", name, findings)
+        await _clock(provider_address(settings, provider, profile or DEFAULT_PROFILE) or "", name, findings)
 
 
 async def _clock(base_url: str, name: str, findings: list[Finding]) -> None:

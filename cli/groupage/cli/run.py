@@ -19,6 +19,7 @@ from groupage.schemas import JobManifest, Summary
 from groupage.schemas.errors import UsageError
 from groupage.store.objects import Store
 from groupage.store.reader import JobResults, claim_results
+from groupage.workers.credentials import check_provider
 from groupage.workers.memory import bound_allocator
 from groupage.workers.settings import Settings
 from groupage.workers.spool import spool_directory
@@ -44,6 +45,8 @@ def run_job(options: JobOptions, *, output: str, worker: bool, as_json: bool) ->
         accepted.append(manifest)
         summary = await asyncio.to_thread(read_summary, store, manifest.tenant, manifest.key)
         if summary is None:
+            if worker:
+                check_provider(settings, store, options.provider, options.profile)
             summary = await _run_to_end(options, settings, manifest, console, output=output, worker=worker)
         else:
             console.say(f"job {manifest.tenant}/{manifest.key} has ended before: these are its results")

@@ -175,6 +175,21 @@ def test_bad_lines_are_named_with_file_and_line_and_nothing_is_sent(groupage: Co
     assert not ServerFiles.of(groupage.state_dir).directory.exists()
 
 
+def test_an_unknown_provider_or_a_missing_key_is_refused_before_anything_starts(
+    groupage: Commands, tmp_path: Path
+) -> None:
+    source, output = groupage.write_input(range(2)), tmp_path / "out.jsonl"
+    for more, said in ((("--provider", "nobody"), "nobody"), (("--profile", "nobody"), "nobody")):
+        refused = groupage.run(source, output, *more)
+        assert refused.returncode == 2
+        assert said in refused.stderr
+    del groupage.environment["OPENAI_BASE_URL"], groupage.environment["OPENAI_API_KEY"]
+    refused = groupage.run(source, output)
+    assert refused.returncode == 2
+    assert "OPENAI_API_KEY" in refused.stderr
+    assert not ServerFiles.of(groupage.state_dir).directory.exists()
+
+
 def test_skipping_bad_lines_sends_the_rest_and_each_line_has_its_result(groupage: Commands, tmp_path: Path) -> None:
     source, output = tmp_path / "bad.jsonl", tmp_path / "out.jsonl"
     source.write_bytes(line_of(1) + b"\n[1]\n" + line_of(2) + b"{broken\n")
