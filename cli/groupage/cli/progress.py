@@ -122,7 +122,7 @@ async def follow(job: Job, console: Console) -> Summary:
         with display:
             while not waiting.done():
                 try:
-                    status = await job.status()
+                    status = await job.live_status()
                 except GroupageError as error:
                     # Waiting sits an outage out and decides what is fatal; here it is only said, once.
                     news = f"{error}; waiting"

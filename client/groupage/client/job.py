@@ -102,8 +102,10 @@ class Job:
         Raises UnknownJob.
         """
         ended = await self.summary()
-        if ended is not None:
-            return status_of(ended)
+        return await self.live_status() if ended is None else status_of(ended)
+
+    async def live_status(self) -> JobStatus:
+        """As `status`, but asks Temporal alone: for who looks again and again while waiting."""
         try:
             status: JobStatus = await self._handle.query(QUERY_STATUS, result_type=JobStatus, rpc_timeout=QUERY_TIMEOUT)
         except (WorkflowQueryFailedError, RPCTimeoutOrCancelledError):

@@ -1,15 +1,17 @@
 """`groupage run` from end to end: embedded Temporal, emulated provider, kills."""
 
+import contextlib
 import json
 import os
 import random
 import signal
+import socket
 import time
 from pathlib import Path
 
 import pytest
 from cli_world import Commands, assert_answers, line_of, read_results
-from groupage.client.local_server import ServerFiles, find_local_server, is_running
+from groupage.client.local_server import ServerFiles, find_local_server, is_running, read_record
 from groupage.schemas import Result
 
 
@@ -96,17 +98,26 @@ def test_of_two_runs_at_once_one_may_be_killed_without_harm_to_the_other(groupag
 
 
 @pytest.mark.parametrize("turnaround", ["4s"])
-def test_if_the_server_is_killed_the_run_starts_it_again_and_goes_on(groupage: Commands, tmp_path: Path) -> None:
+@pytest.mark.parametrize("port_is_taken", [False, True])
+def test_if_the_server_is_killed_the_run_starts_it_again_and_goes_on(
+    groupage: Commands, tmp_path: Path, port_is_taken: bool
+) -> None:
     source, output = groupage.write_input(range(10)), tmp_path / "out.jsonl"
     process = groupage.start("run", source, "-o", output, "--poll", "500ms")
     groupage.wait_until_submitted()
     before = find_local_server(groupage.state_dir)
     assert before is not None
     os.kill(before.pid, signal.SIGKILL)
-    done = groupage.finish(process)
+    with contextlib.ExitStack() as taken:
+        if port_is_taken:
+            taken.enter_context(socket.create_server(("127.0.0.1", before.port)))
+        done = groupage.finish(process)
     assert done.returncode == 0, done.stderr
     assert_answers(output, range(10))
     assert set(groupage.batches_by_tag().values()) == {1}
+    after = read_record(ServerFiles.of(groupage.state_dir))
+    assert after is not None
+    assert (after.port != before.port) is port_is_taken
 
 
 @pytest.mark.parametrize("turnaround", ["3s"])
