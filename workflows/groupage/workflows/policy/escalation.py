@@ -9,7 +9,7 @@ that does not settle in time brings nothing, however much of it is done. Two mor
 
 * If sync can take everything that is left, the moment binds, whatever the batches promise.
 * If sync cannot (a large job, a small rate limit), nothing can guarantee the deadline. Then batches
-  are waited for as long as they are likelier to end in time than sync is able to help, and at
+  are waited for as long as they are reckoned to answer more than sync could in the time left, and at
   `last_stop_s` what they have is harvested.
 """
 
@@ -159,10 +159,11 @@ def plan_escalation(policy: JobPolicy, clock: Clock, work: Work, evidence: Evide
         completed_share=evidence.completed_share,
         typical_s=typical_s(policy),
     )
-    # Batches also bring partial answers, so what they have completed by now is theirs in any case.
-    return EscalationPlan(
-        escalate=share > chance, look_at_s=min(stop_s, clock.now_s + max(gap_s, clock.span_s / 20.0)), enough=False
-    )
+    # Answered in the end: by batches that end in time, else what they have by then; or what they have now and sync.
+    by_waiting = chance + (1.0 - chance) * max(PARTIAL_SHARE, evidence.completed_share)
+    by_escalating = evidence.completed_share + (1.0 - evidence.completed_share) * share
+    look_at_s = min(stop_s, clock.now_s + max(gap_s, clock.span_s / 20.0))
+    return EscalationPlan(escalate=by_escalating > by_waiting, look_at_s=look_at_s, enough=False)
 
 
 def batch_gain(policy: JobPolicy, span_s: float, window_s: float, turnarounds: Sequence[float]) -> float:
@@ -196,4 +197,4 @@ def choose_route(policy: JobPolicy, clock: Clock, work: Work, turnarounds: Seque
         )
         return Route.batch if tries else Route.sync
     chance = finish_probability(turnarounds, elapsed_s=0.0, within_s=stop_s - clock.now_s, typical_s=typical_s(policy))
-    return Route.batch if chance >= share else Route.sync
+    return Route.batch if chance + (1.0 - chance) * PARTIAL_SHARE >= share else Route.sync
