@@ -51,9 +51,14 @@ class DataActivities:
     @activity.defn(name=PREPARE_JOB.name)
     async def prepare_job(self, request: PrepareJob) -> PreparedJob:
         with reported():
-            provider = self.context.provider(request.spec.provider, request.spec.profile)
+            spec = request.spec
+            provider = self.context.provider(spec.provider, spec.profile)
+            settings = self.context.settings.provider(spec.provider, spec.profile)
+            dialect = (settings.kind if settings else "") or spec.provider
             async with heartbeating(self.context.settings.heartbeat_s):
-                return await in_thread(partial(prepare_job, self.context.store, provider, request, self.spool))
+                return await in_thread(
+                    partial(prepare_job, self.context.store, provider, request, self.spool, dialect=dialect)
+                )
 
     @activity.defn(name=PLAN_ROUND.name)
     async def plan_round(self, request: PlanRound) -> RoundPlan:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 
+import orjson
 from groupage.activities.pricing import PriceBook, to_usd
 from groupage.activities.providers.base import BatchProvider
 from groupage.activities.threads import check
@@ -15,9 +16,11 @@ from groupage.schemas import JobManifest, JobRef, JobSpec, Route
 from groupage.schemas.activity_calls import PreparedJob, PrepareJob
 from groupage.schemas.errors import InputRefused, KeyConflict, UsageError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX, PAYLOAD_MAX_BYTES, PROBLEMS_SHOWN
+from groupage.schemas.portable import Inexpressible
 from groupage.store.acceptance import accept_job, missing_objects
 from groupage.store.deployment import deployment_owner
 from groupage.store.objects import ObjectMissing, Store, stream_url
+from groupage.store.parsing import rules_of
 from groupage.store.segments import SegmentReader, read_manifest_or_none
 from groupage.store.spool import spool_requests
 
@@ -26,18 +29,28 @@ _PROBLEM_MAX = min(FAILURE_MESSAGE_MAX, PAYLOAD_MAX_BYTES // (2 * PROBLEMS_SHOWN
 
 
 def prepare_job(
-    store: Store, provider: BatchProvider, call: PrepareJob, spool: Path, stop: threading.Event
+    store: Store,
+    provider: BatchProvider,
+    call: PrepareJob,
+    spool: Path,
+    stop: threading.Event,
+    *,
+    dialect: str | None = None,
 ) -> PreparedJob:
     """Accept the job's input unless it was accepted before; then count. Blocks: run it in a thread.
 
-    Raises KeyConflict where the key stands for other content, InputRefused where there is no input or
-    it cannot be read, StoreError where the store (or the input's) cannot be reached.
+    `dialect` is the adapter's kind where the provider has a name of its own in the worker's settings.
+    Raises KeyConflict where the key stands for other content, InputRefused where there is no input, it
+    cannot be read or holds what this provider cannot be told, StoreError where the store (or the
+    input's) cannot be reached.
     """
     spec = call.spec
     manifest = read_manifest_or_none(store, spec.tenant, spec.key)
     if manifest is None or (spec.input_url is not None and not _accepted_now(store, manifest, call)):
-        manifest = _accept(store, spec, spool, stop)
+        manifest = _accept(store, spec, spool, stop, dialect)
     _check_same(manifest, spec)
+    if dialect not in {None, spec.provider}:
+        _check_expressible(store, manifest, str(dialect), stop)
     return _prepared(store, provider, manifest, spec)
 
 
@@ -50,7 +63,7 @@ def _accepted_now(store: Store, manifest: JobManifest, call: PrepareJob) -> bool
     return datetime.fromisoformat(manifest.accepted_at) >= call.accepted_at and not missing_objects(store, manifest)
 
 
-def _accept(store: Store, spec: JobSpec, spool: Path, stop: threading.Event) -> JobManifest:
+def _accept(store: Store, spec: JobSpec, spool: Path, stop: threading.Event, dialect: str | None) -> JobManifest:
     if spec.input_url is None:
         raise InputRefused(
             f"job {spec.key!r} of tenant {spec.tenant!r} has no input: nothing was stored for it and no input_url is given",
@@ -63,6 +76,7 @@ def _accept(store: Store, spec: JobSpec, spool: Path, stop: threading.Event) -> 
                 _pieces(spec.input_url, stop),
                 Path(folder) / "spool",
                 provider=spec.provider,
+                dialect=dialect,
                 model=spec.model,
                 endpoint=spec.endpoint,
                 heartbeat=lambda _lines: check(stop),
@@ -82,6 +96,24 @@ def _accept(store: Store, spec: JobSpec, spool: Path, stop: threading.Event) -> 
             source=spec.input_url,
             heartbeat=lambda _segments: check(stop),
         )
+
+
+def _check_expressible(store: Store, manifest: JobManifest, dialect: str, stop: threading.Event) -> None:
+    """Requests that a client accepted without knowing what kind of provider stands behind its name."""
+    rules = rules_of(dialect)
+    if rules.check is None:
+        return
+    groups = manifest.groups
+    for request in SegmentReader(store, manifest).requests():
+        check(stop)
+        group = groups[request.group]
+        try:
+            rules.check(group.endpoint, orjson.loads(request.body), group.model)
+        except (Inexpressible, orjson.JSONDecodeError) as error:
+            raise InputRefused(
+                f"line {request.line}: cannot be said to {manifest.provider}, which is of kind {dialect}: {error}",
+                hint="mend the line and submit with a key of its own",
+            ) from error
 
 
 def _pieces(url: str, stop: threading.Event) -> Iterator[bytes]:

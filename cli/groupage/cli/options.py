@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from groupage.schemas import DEFAULT_ENDPOINT, ENDPOINTS, JobPolicy, parse_duration
+from groupage.schemas import DEFAULT_ENDPOINT, JobPolicy, endpoints_of, parse_duration
 from groupage.schemas.errors import UsageError
 from groupage.schemas.ids import check_key, check_tenant
 from pydantic import ValidationError
@@ -55,8 +55,9 @@ class JobOptions:
     ) -> "JobOptions":
         """Raises UsageError that names the option."""
         wanted = endpoint or DEFAULT_ENDPOINT
-        if wanted not in ENDPOINTS:
-            raise UsageError(f"--endpoint {wanted}: not known", hint=f"use one of {', '.join(ENDPOINTS)}")
+        known = endpoints_of(provider)
+        if wanted not in known:
+            raise UsageError(f"--endpoint {wanted}: not known for {provider}", hint=f"use one of {', '.join(known)}")
         return cls(
             source=source,
             provider=provider,

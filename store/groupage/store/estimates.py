@@ -16,6 +16,12 @@ _LIMIT_NAMES = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _ATTACHMENTS = frozenset({"image_url", "input_audio", "file", "file_data", "file_url", "audio_url", "video_url"})
 _NO_TEXT = frozenset({"type", "role", "id", "call_id", "detail", "cache_control"})
 _PROMPT_FIELDS = ("messages", "input", "prompt", "instructions", "tools", "response_format", "text", "functions")
+_NATIVE_PROMPT = ("messages", "system", "contents", "systemInstruction", "system_instruction", "tools", "toolConfig")
+_NATIVE_EMBEDDINGS = ("content", "inputText", "texts")
+_NATIVE_ATTACHMENTS = frozenset({"source", "inlineData", "inline_data", "fileData", "file_data"})
+"""Where a native body holds an image or file: an object with base64 or an address in it."""
+_NATIVE_LIMITS = ("max_tokens", "max_completion_tokens", "max_gen_len", "maxTokens", "maxOutputTokens", "maxTokenCount")
+_NATIVE_CONFIGS = ("inferenceConfig", "generationConfig", "generation_config", "textGenerationConfig")
 _WITHOUT_OUTPUT = frozenset({"/v1/embeddings", "/v1/moderations"})
 
 
@@ -52,6 +58,42 @@ def output_tokens(endpoint: str, body: dict[str, Any]) -> int:
             break
     choices = body.get("n")
     return limit * choices if type(choices) is int and choices > 1 else limit
+
+
+def native_prompt_tokens(body: dict[str, Any]) -> int:
+    """As `prompt_tokens`, for a body in a provider's own words (Anthropic, Bedrock, Gemini)."""
+    fields = _NATIVE_PROMPT + _NATIVE_EMBEDDINGS + ("prompt",)
+    return sum(_native_bytes(body[name]) for name in fields if name in body) // BYTES_PER_TOKEN + 1
+
+
+def native_output_tokens(endpoint: str, body: dict[str, Any]) -> int:
+    """As `output_tokens`, for a body in a provider's own words."""
+    # Titan's chat body has an inputText, too, but a textGenerationConfig with it.
+    if endpoint == "/embedContent" or "texts" in body or ("inputText" in body and "textGenerationConfig" not in body):
+        return 0
+    places = [body, *(body[name] for name in _NATIVE_CONFIGS if type(body.get(name)) is dict)]
+    for place in places:
+        for name in _NATIVE_LIMITS:
+            stated = place.get(name)
+            if type(stated) is int and stated > 0:
+                return stated
+    return DEFAULT_OUTPUT_TOKENS
+
+
+def _native_bytes(value: Any) -> int:
+    if type(value) is str:
+        return len(value.encode("utf-8", "surrogatepass"))
+    if type(value) is list:
+        return sum(map(_native_bytes, value))
+    if type(value) is dict:
+        total = 0
+        for name, inner in value.items():
+            if name in _NATIVE_ATTACHMENTS and type(inner) is dict:
+                total += ATTACHMENT_TOKENS * BYTES_PER_TOKEN
+            elif name not in _NO_TEXT:
+                total += _native_bytes(inner)
+        return total
+    return 0
 
 
 def _text_bytes(value: Any) -> int:

@@ -7,22 +7,26 @@ Two kinds of line are read. OpenAI's batch line, and a short one::
 
 `endpoint` is taken in place of `url`. Other keys are refused, not ignored: a `temperature` beside the
 prompt would silently not count. An id is text; numbers are refused because 7 and "7" would collide.
+
+For a provider that does not speak OpenAI, `Rules` holds its endpoints and a check: what the provider has
+no words for is refused here, with the field's name, before anything is sent anywhere.
 """
 
 import json
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
-from groupage.schemas import DEFAULT_ENDPOINT, ENDPOINTS, Request
+from groupage.schemas import DEFAULT_ENDPOINT, ENDPOINTS, Request, endpoints_of
 from groupage.schemas.limits import LABELS_MAX_BYTES, REQUEST_ID_MAX_BYTES
-from groupage.store.estimates import output_tokens, prompt_tokens
+from groupage.schemas.portable import Checker, Inexpressible, checker
+from groupage.store.estimates import native_output_tokens, native_prompt_tokens, output_tokens, prompt_tokens
 from groupage.store.exact import LineRefused, read_exactly
 
 _KNOWN = frozenset({"custom_id", "id", "method", "url", "endpoint", "body", "prompt", "messages", "input", "labels"})
 _SOURCES = ("body", "prompt", "messages", "input")
 _CHAT, _RESPONSES, _EMBEDDINGS, _COMPLETIONS, _MODERATIONS = ENDPOINTS
-_ENDPOINTS = {name: name for name in ENDPOINTS} | {name.removeprefix("/v1"): name for name in ENDPOINTS}
-"""Azure writes them without /v1."""
 _FIELD = {
     ("prompt", _RESPONSES): "input",
     ("prompt", _COMPLETIONS): "prompt",
@@ -52,7 +56,29 @@ class Parsed(NamedTuple):
     max_output: int
 
 
-def parse_line(raw: bytes, model: str | None, endpoint: str) -> Parsed:
+class Rules(NamedTuple):
+    """What one provider's requests may be."""
+
+    provider: str
+    endpoints: Mapping[str, str]
+    """The endpoint meant, by each way to write it."""
+    check: Checker | None
+    """None where requests go out as they are: nothing is looked at then, and nothing is slower."""
+
+
+@lru_cache(64)
+def rules_of(provider: str) -> Rules:
+    """`provider` is the name of an adapter; names that are not known speak OpenAI."""
+    names = endpoints_of(provider)
+    # Azure writes them without /v1.
+    written = {name: name for name in names} | {name.removeprefix("/v1"): name for name in names}
+    return Rules(provider, written, checker(provider))
+
+
+OPENAI = rules_of("openai")
+
+
+def parse_line(raw: bytes, model: str | None, endpoint: str, rules: Rules = OPENAI) -> Parsed:
     """Raises LineRefused. `raw` is not blank; `model` and `endpoint` stand in where the line has none."""
     obj, raws = _read(raw)
     if type(obj) is not dict:
@@ -63,7 +89,7 @@ def parse_line(raw: bytes, model: str | None, endpoint: str) -> Parsed:
             "unknown_key", f"unknown key {name[:60]!r}: parameters go into body, your own data into labels"
         )
     id_ = _id(obj)
-    endpoint = _endpoint(obj, endpoint)
+    endpoint = _endpoint(obj, endpoint, rules)
     labels = _labels(obj["labels"]) if obj.get("labels") else b""
     if "body" in obj:
         body = obj["body"]
@@ -79,16 +105,20 @@ def parse_line(raw: bytes, model: str | None, endpoint: str) -> Parsed:
             data = b'{"model":' + _dumps(model) + (b"," + data[1:] if body else b"}")
         body = {"model": model, **body}
     name = _model(body)
+    if rules.check is not None:
+        return _checked(
+            rules, Parsed(id_, endpoint, name, labels, data or _dumps(body), 0, 0), body, exact=raws is None
+        )
     if data is None:
         data = _dumps(body)
     return Parsed(id_, endpoint, name, labels, data, prompt_tokens(body), output_tokens(endpoint, body))
 
 
-def parse_request(request: Request, model: str | None) -> Parsed:
+def parse_request(request: Request, model: str | None, rules: Rules = OPENAI) -> Parsed:
     """A Request made in Python. Raises LineRefused."""
-    endpoint = _ENDPOINTS.get(request.endpoint)
+    endpoint = rules.endpoints.get(request.endpoint)
     if endpoint is None:
-        raise _unknown_endpoint(request.endpoint)
+        raise _unknown_endpoint(request.endpoint, rules)
     body, labels = request.body, b""
     if request.labels:
         labels = _labels(request.labels)
@@ -97,7 +127,26 @@ def parse_request(request: Request, model: str | None) -> Parsed:
     found = _model(body)
     check_id(request.id)
     data = _body_json(body)
+    if rules.check is not None:
+        whole, raws = _read(data)
+        return _checked(rules, Parsed(request.id, endpoint, found, labels, data, 0, 0), whole, exact=raws is None)
     return Parsed(request.id, endpoint, found, labels, data, prompt_tokens(body), output_tokens(endpoint, body))
+
+
+def _checked(rules: Rules, parsed: Parsed, body: dict[str, Any], *, exact: bool) -> Parsed:
+    """For a provider that does not take the body as it is: refused, or with its tokens counted."""
+    if not exact:
+        message = f"holds a number or text that JSON readers alter: it cannot be rewritten for {rules.provider}"
+        raise LineRefused("inexpressible", message)
+    assert rules.check is not None
+    try:
+        rules.check(parsed.endpoint, body, parsed.model)
+    except Inexpressible as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        raise LineRefused("inexpressible", f"cannot be said to {rules.provider}: {error}{hint}") from None
+    if parsed.endpoint in ENDPOINTS:
+        return parsed._replace(tokens=prompt_tokens(body), max_output=output_tokens(parsed.endpoint, body))
+    return parsed._replace(tokens=native_prompt_tokens(body), max_output=native_output_tokens(parsed.endpoint, body))
 
 
 def _read(raw: bytes) -> tuple[Any, dict[str, bytes] | None]:
@@ -132,7 +181,7 @@ def _id(obj: dict[str, Any]) -> str:
     return check_id(id_)
 
 
-def _endpoint(obj: dict[str, Any], default: str) -> str:
+def _endpoint(obj: dict[str, Any], default: str, rules: Rules) -> str:
     if obj.get("method", "POST") != "POST":
         raise LineRefused("bad_method", f"method {str(obj['method'])[:20]!r}: only POST requests can be batched")
     given = obj.get("url")
@@ -140,9 +189,9 @@ def _endpoint(obj: dict[str, Any], default: str) -> str:
         given = obj.get("endpoint")
         if given is None:
             return default
-    found = _ENDPOINTS.get(given) if type(given) is str else None
+    found = rules.endpoints.get(given) if type(given) is str else None
     if found is None:
-        raise _unknown_endpoint(given)
+        raise _unknown_endpoint(given, rules)
     return found
 
 
@@ -244,8 +293,9 @@ def _body_json(body: dict[str, Any]) -> bytes:
     return data
 
 
-def _unknown_endpoint(given: Any) -> LineRefused:
-    return LineRefused("unknown_endpoint", f"endpoint {str(given)[:80]!r} is none of {', '.join(ENDPOINTS)}")
+def _unknown_endpoint(given: Any, rules: Rules) -> LineRefused:
+    known = ", ".join(dict.fromkeys(rules.endpoints.values()))
+    return LineRefused("unknown_endpoint", f"endpoint {str(given)[:80]!r} is none of {known}")
 
 
 def _kind(value: Any) -> str:

@@ -16,13 +16,22 @@ from typing import BinaryIO, Self, cast
 
 import orjson
 import zstandard
-from groupage.schemas import DEFAULT_ENDPOINT, ENDPOINTS, Rejected, Request, RequestGroup, SegmentInfo
+from groupage.schemas import (
+    DEFAULT_ENDPOINT,
+    ENDPOINTS,
+    NATIVE_ENDPOINTS,
+    Rejected,
+    Request,
+    RequestGroup,
+    SegmentInfo,
+    endpoints_of,
+)
 from groupage.schemas.errors import UsageError
 from groupage.schemas.limits import LINE_MAX_BYTES, SEGMENT_BYTES, SEGMENT_REQUESTS
 from groupage.store.duplicates import NO_ID, hash_of, reject_duplicates, write_rejected
 from groupage.store.exact import LineRefused, excerpt
 from groupage.store.lines import LongLine, physical_lines, read_chunks
-from groupage.store.parsing import Parsed, check_id, parse_line, parse_request
+from groupage.store.parsing import Parsed, Rules, check_id, parse_line, parse_request, rules_of
 from groupage.store.rows import REJECTED
 from groupage.store.spooled import Group, SpooledInput
 
@@ -32,7 +41,7 @@ Source = Path | BinaryIO | Iterable[bytes] | Iterable[Request]
 ZSTD_LEVEL = 3
 GROUPS_MAX = REJECTED
 _ROW = struct.Struct("<IIIHH")
-_MIDDLE = {name: b',"endpoint":' + orjson.dumps(name) for name in ENDPOINTS}
+_MIDDLE = {name: b',"endpoint":' + orjson.dumps(name) for name in (*ENDPOINTS, *chain(*NATIVE_ENDPOINTS.values()))}
 _NO_REQUEST = b',"endpoint":"","body":null}\n'
 """Ends the line of a rejected input line: it keeps its index and, if it has one, its id."""
 _HEARTBEAT_LINES = 8192
@@ -43,6 +52,7 @@ def spool_requests(
     directory: Path,
     *,
     provider: str,
+    dialect: str | None = None,
     model: str | None = None,
     endpoint: str = DEFAULT_ENDPOINT,
     max_line_bytes: int = LINE_MAX_BYTES,
@@ -52,17 +62,18 @@ def spool_requests(
 ) -> SpooledInput:
     """Read, validate and spool all of `source` into `directory`, which is made and must be empty.
 
-    Bad lines are collected, not raised. `model` and `endpoint` stand in where a line has none.
-    `heartbeat` is called with the number of lines read, now and then. Raises UsageError for a default
+    Bad lines are collected, not raised. `model` and `endpoint` stand in where a line has none. `dialect`
+    is the adapter whose endpoints and words count, if it is not of the provider's own name. `heartbeat` is called with the number of lines read, now and then. Raises UsageError for a default
     endpoint that there is not.
     """
-    if endpoint not in ENDPOINTS:
-        raise UsageError(f"endpoint {endpoint!r} is none of {', '.join(ENDPOINTS)}")
+    rules = rules_of(dialect or provider)
+    if endpoint not in endpoints_of(rules.provider):
+        raise UsageError(f"endpoint {endpoint!r} is none of {', '.join(endpoints_of(rules.provider))}")
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()):
         raise UsageError(f"the spool directory {directory.name} is not empty")
     spooled = SpooledInput(directory, provider)
-    with _Spooler(spooled, segment_requests, segment_bytes) as spooler:
+    with _Spooler(spooled, rules, segment_requests, segment_bytes) as spooler:
         beat = heartbeat or _no_heartbeat
         if isinstance(source, Path):
             with source.open("rb") as file:
@@ -88,8 +99,9 @@ def _no_heartbeat(_lines: int) -> None:
 class _Spooler:
     """State of one intake; see spool_requests."""
 
-    def __init__(self, spooled: SpooledInput, segment_requests: int, segment_bytes: int) -> None:
+    def __init__(self, spooled: SpooledInput, rules: Rules, segment_requests: int, segment_bytes: int) -> None:
         self._spooled = spooled
+        self._rules = rules
         self._segment_requests = segment_requests
         self._segment_bytes = segment_bytes
         self._lines: list[bytes] = []
@@ -115,7 +127,7 @@ class _Spooler:
     def read_lines(
         self, pieces: Iterable[bytes], model: str | None, endpoint: str, limit: int, beat: Callable[[int], None]
     ) -> None:
-        add, refuse = self._add, self._refuse
+        add, refuse, rules = self._add, self._refuse, self._rules
         number = 0
         for physical in physical_lines(pieces, limit):
             number += 1
@@ -129,7 +141,7 @@ class _Spooler:
             if not raw:
                 continue
             try:
-                parsed = parse_line(raw, model, endpoint)
+                parsed = parse_line(raw, model, endpoint, rules)
             except LineRefused as refused:
                 refuse(number, refused, raw)
             else:
@@ -140,7 +152,7 @@ class _Spooler:
             if not number % _HEARTBEAT_LINES:
                 beat(number)
             try:
-                parsed = parse_request(request, model)
+                parsed = parse_request(request, model, self._rules)
             except LineRefused as error:
                 self._refuse(number, error, json.dumps({"id": request.id}).encode())
             else:

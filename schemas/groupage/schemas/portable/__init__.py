@@ -15,7 +15,7 @@ from typing import Any
 
 from groupage.schemas.portable.errors import Inexpressible
 from groupage.schemas.portable.families import bedrock_family, is_claude, target_endpoint
-from groupage.schemas.requests import CHAT, EMBEDDINGS, NATIVE_ENDPOINTS
+from groupage.schemas.requests import EMBEDDINGS, NATIVE_ENDPOINTS
 
 Checker = Callable[[str, dict[str, Any], str], None]
 """Takes (endpoint, body, model); raises Inexpressible."""
@@ -42,11 +42,12 @@ def translate(provider: str, model: str, endpoint: str, body: dict[str, Any]) ->
 
 def checker(provider: str) -> Checker | None:
     """What intake calls for each request, or None where nothing is translated and all is taken."""
-    if provider not in NATIVE_ENDPOINTS:
+    natives = NATIVE_ENDPOINTS.get(provider)
+    if natives is None:
         return None
 
     def check(endpoint: str, body: dict[str, Any], model: str) -> None:
-        if endpoint in {CHAT, EMBEDDINGS}:
+        if endpoint not in natives:
             translate(provider, model, endpoint, body)
 
     return check
