@@ -12,12 +12,12 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
 import zstandard
 from groupage.activities.harvesting import Harvest, Quarantine, Reader
+from groupage.activities.late import REPORT, note_if_late
 from groupage.activities.normalising import Normaliser
 from groupage.activities.pricing import PriceBook
 from groupage.activities.providers.base import BatchProvider, ResultFile
@@ -35,8 +35,6 @@ from groupage.store.shards import read_members, read_shard_plan
 DOWNLOADS = 3
 """How often the files are fetched before a member that is in none of them is declared missing (RP-05)."""
 
-REPORT = "report.json"
-LATE = "late.json"
 QUARANTINE = "quarantine.jsonl.zst"
 
 _COPY_BYTES = 1 << 20
@@ -60,6 +58,7 @@ class _Download:
     name: str
     path: Path
     digest: str
+    lines: bool
 
 
 @dataclass(slots=True)
@@ -78,20 +77,14 @@ async def collect_batch(store: Store, provider: BatchProvider, call: CollectBatc
     at = (job.tenant, job.key, shard.round, shard.shard)
     stored = await asyncio.to_thread(lambda: store.get_message_or_none(keys.shard_object(*at, REPORT), ShardReport))
     if stored is not None:
-        return stored
-    late = await asyncio.to_thread(store.exists, keys.summary(job.tenant, job.key))
+        return await asyncio.to_thread(note_if_late, store, job, stored)
     plan = await asyncio.to_thread(read_shard_plan, store, *at)
     limits.spool.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=limits.spool, prefix=f"{shard.tag}-") as name:
         read = await _download_and_read(store, provider, call, plan, limits, folder=Path(name))
     report = _report(call, plan, read)
-    if late:
-        # The job is over and was billed without these: all of it is money without a delivered answer.
-        waste = report.cost_usd + report.waste_usd
-        report = report.model_copy(update={"cost_usd": Decimal(0), "waste_usd": waste})
-        await asyncio.to_thread(store.put_message, keys.shard_object(*at, LATE), report)
     await asyncio.to_thread(store.put_message, keys.shard_object(*at, REPORT), report)
-    return report
+    return await asyncio.to_thread(note_if_late, store, job, report)
 
 
 async def _download_and_read(
@@ -136,7 +129,7 @@ async def _download(
                 ) from error
             lost.append(f"result file {file.ref} ({file.kind}) is gone at the provider")
             continue
-        downloads.append(_Download(name, path, await in_thread(partial(_digest, path))))
+        downloads.append(_Download(name, path, await in_thread(partial(_digest, path)), file.lines))
     return downloads, lost
 
 
@@ -193,7 +186,7 @@ class _Collector:
         quarantined = self._folder / QUARANTINE
         with ShardResultWriter(self._store, *self._at, directory=self._folder) as writer:
             with Quarantine(quarantined) as quarantine:
-                harvest = reader.read([(d.name, d.path) for d in downloads], writer, quarantine)
+                harvest = reader.read([(d.name, d.path) for d in downloads if d.lines], writer, quarantine)
             missing = writer.missing(members)
             if downloads and not final and self._incomplete(harvest, missing, same=same):
                 return _Read(None, harvest, missing)
@@ -302,8 +295,8 @@ def _report(call: CollectBatch, plan: ShardPlan, read: _Read) -> ShardReport:
 
 
 def _disagreements(status: BatchStatus, plan: ShardPlan, harvest: Harvest, missing: int, duplicates: int) -> list[str]:
-    """What the provider's counts say against the lines (PF-03, PF-07, PF-08, PF-14)."""
-    notes = []
+    """What the provider's counts say against the lines (PF-03, PF-07, PF-08, PF-14), and against each other."""
+    notes = [status.warning] if status.warning else []
     told = (status.total, status.completed, status.failed)
     # -1 is "not told"; zeros all over are what some providers say before they know (PO-10).
     if max(told) > 0:

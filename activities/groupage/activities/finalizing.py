@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
-from groupage.activities.collecting import REPORT
+from groupage.activities.late import REPORT, Unmerged, note_late_shards, unmerged_key
 from groupage.activities.threads import check
 from groupage.schemas import ErrorClass, JobManifest, Message, Outcome, ShardReport, Summary, final_job_state
 from groupage.schemas.activity_calls import FinalizeJob
@@ -53,6 +53,7 @@ def finalize_job(store: Store, call: FinalizeJob, spool: Path, stop: threading.E
     job = call.job
     found = store.get_message_or_none(keys.summary(job.tenant, job.key), Summary)
     if found is not None:
+        note_late_shards(store, job)
         return found
     manifest = read_manifest(store, job.tenant, job.key)
     ended_at = _ended_at(store, call)
@@ -75,7 +76,10 @@ def finalize_job(store: Store, call: FinalizeJob, spool: Path, stop: threading.E
     )
     _check_sums(manifest, merged)
     summary = _summary(call, manifest, merged, notes)
-    if store.put_new_message(keys.summary(job.tenant, job.key), summary):
+    store.put_message(unmerged_key(job), Unmerged(shards=merged.without_results))
+    is_first = store.put_new_message(keys.summary(job.tenant, job.key), summary)
+    note_late_shards(store, job)
+    if is_first:
         return summary
     return store.get_message(keys.summary(job.tenant, job.key), Summary)
 

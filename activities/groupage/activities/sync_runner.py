@@ -17,8 +17,8 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from groupage.activities.collecting import REPORT
 from groupage.activities.flushing import Flusher
+from groupage.activities.late import REPORT
 from groupage.activities.normalising import Normaliser
 from groupage.activities.pacing import RETRIED, Latency, Pace, backoff_s
 from groupage.activities.pricing import PriceBook

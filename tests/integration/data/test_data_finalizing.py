@@ -1,5 +1,6 @@
 """finalize_job: one outcome a request, checked; costs once; the summary last."""
 
+import asyncio
 import threading
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -173,6 +174,37 @@ async def test_answers_of_two_rounds_for_one_request_are_told_and_the_second_is_
     assert (summary.outcomes, summary.cost_usd, summary.waste_usd) == ({OK: 2}, 2 * ONE, 2 * ONE)
     assert [row["text"] for row in results(world)] == ["early", "early"]
     assert any("2 answers came for requests that were answered" in text for text in summary.count_mismatches)
+
+
+def late(world: World) -> bool:
+    return world.store.exists(keys.shard_object(world.job.tenant, world.job.key, 0, 0, "late.json"))
+
+
+async def test_what_came_home_between_the_merge_and_the_summary_is_noted_as_late(world, monkeypatch):
+    world.requests(2)
+    world.plan()
+    put_new = world.store.put_new_message
+    collected = []
+
+    def harvested_meanwhile(key, message):
+        if key.endswith("/summary.json"):
+            collected.append(asyncio.run(world.collect([ok(world.wire(n)) for n in range(2)])))
+        return put_new(key, message)
+
+    monkeypatch.setattr(world.store, "put_new_message", harvested_meanwhile)
+    summary = await asyncio.to_thread(finalize, world)
+    assert summary.outcomes == {Outcome.expired: 2}
+    assert collected[0].cost_usd == 2 * ONE
+    assert late(world)
+
+
+async def test_what_was_merged_is_not_late_however_often_it_is_collected_again(world):
+    world.requests(2)
+    world.plan()
+    first = await world.collect([ok(world.wire(n)) for n in range(2)])
+    assert finalize(world).cost_usd == 2 * ONE
+    assert await world.collect([ok(world.wire(n)) for n in range(2)]) == first
+    assert not late(world)
 
 
 async def test_flushed_answers_of_a_sync_shard_that_never_ended_are_kept(world):
