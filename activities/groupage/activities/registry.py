@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from groupage.activities.intents import Window
-from groupage.activities.providers.base import BatchProvider
+from groupage.activities.providers.base import BatchProvider, traits_of
 from groupage.activities.settings import DEFAULT_PROFILE, ActivitySettings, ProviderSettings
 from groupage.schemas import ErrorClass, JobRef
 from groupage.schemas.errors import ProviderError
@@ -22,12 +22,26 @@ def _openai(name: str, settings: ProviderSettings) -> BatchProvider:
     return OpenAIProvider(name, settings)
 
 
+def _bedrock(name: str, settings: ProviderSettings) -> BatchProvider:
+    from groupage.activities.providers.bedrock import BedrockProvider
+
+    return BedrockProvider(name, settings)
+
+
+def _anthropic(name: str, settings: ProviderSettings) -> BatchProvider:
+    from groupage.activities.providers.anthropic import AnthropicProvider
+
+    return AnthropicProvider(name, settings)
+
+
 ADAPTERS: dict[str, AdapterFactory] = {
     "openai": _openai,
+    "anthropic": _anthropic,
     "azure": _openai,
     "groq": _openai,
     "alibaba": _openai,
     "openai-compatible": _openai,
+    "bedrock": _bedrock,
 }
 """By `ProviderSettings.kind`, which defaults to the provider's name. A new adapter adds itself here."""
 
@@ -83,7 +97,9 @@ class Context:
     def window_of(self, job: JobRef) -> Window:
         """How long the doubt about a create call may last."""
         provider = self.settings.provider(job.provider, job.profile) or ProviderSettings()
-        return Window(self.settings.create_visibility_s, provider.create_timeout_s)
+        inline = traits_of(self.provider_of(job)).inline
+        call_timeout_s = provider.inline_create_timeout_s if inline else provider.create_timeout_s
+        return Window(self.settings.create_visibility_s, call_timeout_s, inline=inline)
 
     def provider_of(self, job: JobRef) -> BatchProvider:
         return self.provider(job.provider, job.profile)

@@ -15,6 +15,8 @@ Each attempt takes the same way from the start, whatever an earlier one may have
     put the end of the intent and batch.json
 
 The look that proves absence begins after the window's end, so nothing that was sent can be missed by it.
+Where batches carry no tag, it finds what may be ours (looking.py), and the creates of an account take turns
+(turns.py), so that there is seldom more than one that it can be.
 """
 
 import asyncio
@@ -39,11 +41,12 @@ from groupage.activities.intents import (
     superseded,
 )
 from groupage.activities.looking import cancel_others, look
-from groupage.activities.providers.base import BatchProvider, Submission
+from groupage.activities.providers.base import BatchProvider, Submission, traits_of
 from groupage.activities.registry import Context
 from groupage.activities.rendering import render_shard
 from groupage.activities.sweep import BATCH, free_files, note_token
 from groupage.activities.threads import in_thread
+from groupage.activities.turns import Turn, account_of, busy_until, end_turn, take_turn
 from groupage.schemas import BatchStatus, ErrorClass, Message, ShardPlan, ShardRef
 from groupage.schemas.activity_calls import SubmitBatch, SubmittedBatch
 from groupage.schemas.errors import AmbiguousCreate, ProviderError
@@ -56,6 +59,9 @@ UPLOAD = "upload.json"
 
 REFUSALS = frozenset({ErrorClass.invalid, ErrorClass.too_large, ErrorClass.account})
 """Classes of an error at submission after which the same bytes are not sent again."""
+TURN_PAUSE_S = 0.5
+TURN_WAIT_S = 120.0
+"""How long a rendered shard waits for its account's turn before it is rendered again another time."""
 NOT_FOUND_ATTEMPTS = 3
 """A create that is told that its file does not exist uploads again this often."""
 
@@ -158,6 +164,10 @@ class _Attempt:
         await asyncio.to_thread(store.delete, [self._key(REFUSED)])
 
     async def _submit(self, log: IntentLog, plan: ShardPlan) -> SubmittedBatch:
+        if not traits_of(self.provider).tags:
+            busy = await asyncio.to_thread(busy_until, self.context.store, account_of(self.shard.job), _now())
+            if busy is not None:
+                raise self._not_our_turn(busy)
         spool = self.context.settings.spool_dir
         if spool is not None:
             spool.mkdir(parents=True, exist_ok=True)
@@ -176,6 +186,7 @@ class _Attempt:
                 requests=plan.requests,
                 intent_at=_now(),
                 look_since=await asyncio.to_thread(self._look_since),
+                not_ids=self.request.not_ids,
             )
             self.step.set("uploading", bytes=size)
             files = await self._upload(submission)
@@ -199,6 +210,40 @@ class _Attempt:
             raise
 
     async def _create(self, log: IntentLog, submission: Submission, files: list[str]) -> SubmittedBatch:
+        if traits_of(self.provider).tags:
+            return await self._create_now(log, submission, files)
+        turn = await self._our_turn()
+        account = account_of(self.shard.job)
+        try:
+            made = await self._create_now(log, submission, files)
+        except AmbiguousCreate:
+            raise  # the turn lasts until the doubt is over
+        except ProviderError:
+            await asyncio.to_thread(end_turn, self.context.store, account, turn, _now(), "")
+            raise
+        await asyncio.to_thread(end_turn, self.context.store, account, turn, _now(), made.batch_id)
+        return made
+
+    async def _our_turn(self) -> Turn:
+        """Wait until no other create of the account is under way or in doubt, and take the turn."""
+        store, account = self.context.store, account_of(self.shard.job)
+        hold = timedelta(seconds=self.window.longest_s)
+        give_up_at = _now() + timedelta(seconds=TURN_WAIT_S)
+        self.step.set("waiting for the account's turn")
+        while True:
+            turn = await asyncio.to_thread(take_turn, store, account, self.shard.tag, _now(), hold)
+            if isinstance(turn, Turn):
+                return turn
+            if _now() > give_up_at:
+                raise self._not_our_turn(turn)
+            await asyncio.sleep(TURN_PAUSE_S)
+
+    def _not_our_turn(self, busy: datetime) -> Exception:
+        left = max(0.0, (busy - _now()).total_seconds())
+        message = f"another create of the account is under way, or in doubt until {busy:%H:%M:%S} UTC"
+        return waiting(f"{self.shard.tag} waits: {message}", delay_s=min(left + 0.1, 5.0))
+
+    async def _create_now(self, log: IntentLog, submission: Submission, files: list[str]) -> SubmittedBatch:
         store, shard = self.context.store, self.shard
         intent = new_intent(log, _now(), attempt=activity.info().attempt, files=files)
         if not await asyncio.to_thread(claim, store, shard, intent):

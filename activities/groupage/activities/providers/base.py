@@ -20,7 +20,7 @@ class Submission:
     """What is to become one provider batch. `path` is the rendered input, one line a request.
 
     `look_since` is set where an earlier attempt may have uploaded the input: look for it among the
-    files made since then before uploading.
+    files made since then before uploading. `not_ids` are batches of this tag that are known to be dead.
     """
 
     tag: str
@@ -30,14 +30,19 @@ class Submission:
     requests: int
     intent_at: datetime
     look_since: datetime | None = None
+    not_ids: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ResultFile:
-    """One file of results to be fetched. `kind` is "output" or "errors": its name in the store."""
+    """One file of results to be fetched. `kind` is "output" or "errors": its name in the store.
+
+    A file without `lines` of results (Bedrock's manifest) is stored as received and not read.
+    """
 
     kind: str
     ref: str
+    lines: bool = True
 
 
 @dataclass(slots=True)
@@ -146,3 +151,54 @@ class BatchProvider(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What the generic steps have to do differently for a provider; the defaults are what most are like.
+
+    tags     batches can be found again by their tag. Without: `UntaggedProvider`, and one create at a time
+    inline   the input travels in the create call itself, which therefore takes as long as an upload
+    growth   bytes by which translating a portable body may lengthen a line, planned for beside the overhead
+    """
+
+    tags: bool = True
+    inline: bool = False
+    growth: int = 0
+
+
+_USUAL = Traits()
+
+
+def traits_of(provider: BatchProvider) -> Traits:
+    """An adapter that says nothing (no attribute `traits`) is like most."""
+    traits = getattr(provider, "traits", _USUAL)
+    assert isinstance(traits, Traits)
+    return traits
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A create call that may have made a batch: what is known of that batch, and what it is not.
+
+    It holds so many `requests`, was made between `since` and `until` (our clock, wide enough for theirs to
+    differ), and is none of `not_ids`.
+    """
+
+    tag: str
+    requests: int
+    since: datetime
+    until: datetime
+    not_ids: frozenset[str]
+
+
+class UntaggedProvider(BatchProvider, Protocol):
+    """One whose batches carry nothing of ours from outside; its `find` finds nothing."""
+
+    async def find_doubtful(self, doubt: Doubt) -> BatchStatus | None:
+        """The batch, or a stand-in for several that it may be, or None where there is none.
+
+        A stand-in has an id of the adapter's own making. `status` of it tells, once that can be known, the
+        batch that is proven ours, or a failure where none is; `cancel` and `delete` touch only what is proven.
+        """
+        ...

@@ -1,0 +1,347 @@
+"""AWS Bedrock's model invocation jobs, through boto3: input and output lie in a bucket of the user's own.
+
+boto3 blocks, so each call is made in a thread, with one attempt and explicit timeouts. Everything of one
+submission lies under `{prefix}{tag}/` in the bucket::
+
+    groupage/gk3v9q2-4f7xk2m9ab3cd-r0-s7/input.jsonl
+    groupage/gk3v9q2-4f7xk2m9ab3cd-r0-s7/output/{job id}/input.jsonl.out, manifest.json.out
+
+The tag is the job's name and its client request token: Bedrock itself makes no second job for a token, and
+jobs are looked for by name all the same, because nobody documents for how long it remembers one.
+Settings: bedrock_options.py.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import orjson
+from groupage.activities.answers_bedrock import read_line, read_output, usage_of_headers
+from groupage.activities.providers.base import Answer, RemoteObject, ResultFile, Submission, SyncCall
+from groupage.activities.providers.bedrock_bodies import LINE_MAX_BYTES, invocation_type, model_input, render
+from groupage.activities.providers.bedrock_clients import Clients
+from groupage.activities.providers.bedrock_errors import create_failed, not_of_shape, translate
+from groupage.activities.providers.bedrock_jobs import (
+    Counts,
+    is_manifest,
+    is_result,
+    job_name,
+    output_folder,
+    read_counts,
+    read_job,
+    with_results,
+)
+from groupage.activities.providers.bedrock_objects import (
+    delete_object,
+    get_file,
+    get_small,
+    list_objects,
+    put_file,
+    size_of,
+    split_uri,
+)
+from groupage.activities.providers.bedrock_options import read_options, wrong
+from groupage.activities.providers.bedrock_runtime import Reply, bucket_s, converse, detached, invoke
+from groupage.activities.providers.openai_batches import rank
+from groupage.activities.settings import ProviderSettings
+from groupage.activities.threads import in_thread
+from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, Outcome, ProviderLimits
+from groupage.schemas.errors import ProviderError
+from groupage.schemas.ids import decode_tag
+from groupage.schemas.requests import NATIVE_ENDPOINTS
+
+T = TypeVar("T")
+
+MAX_REQUESTS = 50_000
+MAX_BYTES = 1_000_000_000
+"""Service Quotas: records and bytes of one input file (docs/providers.md)."""
+PAGE = 1000
+MAX_PAGES = 1000
+CLOCK_SKEW = timedelta(minutes=10)
+
+
+class BedrockProvider:
+    """One profile: credentials, region, bucket and role."""
+
+    def __init__(self, name: str, settings: ProviderSettings) -> None:
+        self.name = name
+        self._settings = settings
+        self._options = read_options(settings)
+        self._clients = Clients(settings, self._options)
+
+    # ----- what a job may hold, and how a line is written -----
+
+    def limits(self, endpoint: str, model: str) -> ProviderLimits:
+        settings = self._settings
+        # A translated body may be longer than the one that was counted: by half, where messages are tiny.
+        most = MAX_BYTES if endpoint in NATIVE_ENDPOINTS["bedrock"] else MAX_BYTES // 2
+        max_bytes = settings.max_bytes or most
+        return ProviderLimits(
+            max_requests=settings.max_requests or MAX_REQUESTS,
+            max_bytes=max_bytes,
+            max_line_bytes=min(settings.max_line_bytes or LINE_MAX_BYTES, max_bytes),
+            max_tokens=settings.max_tokens,
+            min_requests=self._options.minimum(model),
+            completion_window_s=self._options.timeout_hours * 3600,
+        )
+
+    def render(self, wire_id: str, endpoint: str, body: bytes) -> bytes:
+        return render(wire_id, endpoint, body)
+
+    # ----- submitting -----
+
+    async def find(
+        self,
+        tag: str,
+        *,
+        since: datetime | None,
+        not_ids: Sequence[str],
+        files: Sequence[str] = (),  # noqa: ARG002  # a job always carries its name
+    ) -> BatchStatus | None:
+        # Names are searched by a part of them: s1 is found in s10 too.
+        matches = [
+            await self._with_results(job, status)
+            async for job, status in self._jobs(tag, since)
+            if status.tag == tag and status.batch_id not in not_ids
+        ]
+        if not matches:
+            return None
+        first, *rest = sorted(matches, key=rank)
+        if not rest:
+            return first
+        others = ", ".join(f"{job.batch_id} ({job.raw_state})" for job in rest)
+        return first.model_copy(update={"warning": f"more jobs carry the tag {tag}: {others}"})
+
+    async def upload(self, submission: Submission) -> list[str]:
+        if not self._options.bucket:
+            raise wrong("no bucket is known: set GROUPAGE_BEDROCK_BUCKET or the option bucket")
+        uri = f"s3://{self._options.bucket}/{self._options.folder(submission.tag)}input.jsonl"
+        what, path = f"upload of {uri}", submission.path
+        if submission.look_since is not None:
+            there = await self._s3(what, lambda s3: size_of(s3, uri))
+            if there == path.stat().st_size:
+                return [uri]
+        await self._transfer(what, lambda s3, stop: put_file(s3, uri, path, stop))
+        return [uri]
+
+    async def create(self, submission: Submission, files: Sequence[str]) -> BatchStatus:
+        options = self._options
+        if not options.role_arn:
+            raise wrong("no role is known: set GROUPAGE_BEDROCK_ROLE_ARN or the option role_arn")
+        name = job_name(submission.tag, submission.not_ids)
+        bucket, _ = split_uri(files[0])
+        source: dict[str, Any] = {"s3Uri": files[0], "s3InputFormat": "JSONL"}
+        target: dict[str, Any] = {"s3Uri": f"s3://{bucket}/{options.folder(submission.tag)}output/"}
+        if options.bucket_owner:
+            source["s3BucketOwner"] = target["s3BucketOwner"] = options.bucket_owner
+        if options.kms_key:
+            target["s3EncryptionKeyId"] = options.kms_key
+        request = {
+            "jobName": name,
+            "clientRequestToken": name,
+            "roleArn": options.role_arn,
+            "modelId": submission.model,
+            "modelInvocationType": invocation_type(submission.endpoint, submission.model),
+            "inputDataConfig": {"s3InputDataConfig": source},
+            "outputDataConfig": {"s3OutputDataConfig": target},
+            "timeoutDurationInHours": options.timeout_hours,
+        }
+        what = f"create of {submission.tag}"
+        try:
+            answer = await self._bedrock(
+                what, lambda client: client.create_model_invocation_job(**request), self._settings.create_timeout_s
+            )
+            if not isinstance(answer.get("jobArn"), str):
+                raise not_of_shape(what, "jobArn")
+        except ProviderError as error:
+            raise create_failed(error) from error
+        return BatchStatus(
+            batch_id=answer["jobArn"],
+            tag=submission.tag,
+            phase=BatchPhase.validating,
+            raw_state="Submitted",
+            input_files=list(files),
+        )
+
+    # ----- watching -----
+
+    async def status(self, batch_id: str) -> BatchStatus:
+        what = f"status of {batch_id}"
+        job = await self._bedrock(what, lambda client: client.get_model_invocation_job(jobIdentifier=batch_id))
+        return await self._with_results(job, self._read(job, what))
+
+    async def cancel(self, batch_id: str) -> BatchStatus:
+        what = f"stop of {batch_id}"
+        try:
+            await self._bedrock(what, lambda client: client.stop_model_invocation_job(jobIdentifier=batch_id))
+        except ProviderError as error:
+            if error.status not in {400, 409}:
+                raise
+            # It has ended already, or this is a real refusal: the state tells which (PO-16).
+            now = await self.status(batch_id)
+            if not now.phase.ended and now.phase is not BatchPhase.cancelling:
+                raise
+            return now
+        return await self.status(batch_id)
+
+    async def _with_results(self, job: dict[str, Any], status: BatchStatus) -> BatchStatus:
+        """An ended job with what lies in its output folder."""
+        folder = output_folder(job)
+        if not status.phase.ended or not folder:
+            return status
+
+        def look(s3: Any) -> tuple[list[str], Counts | None]:
+            files = [found.uri for found in list_objects(s3, folder)]
+            manifest = next((ref for ref in files if is_manifest(ref)), None)
+            return files, _manifest_counts(get_small(s3, manifest)) if manifest else None
+
+        files, manifest = await self._s3(f"list of {folder}", look)
+        return with_results(status, files, manifest)
+
+    # ----- harvesting -----
+
+    def result_files(self, status: BatchStatus) -> list[ResultFile]:
+        results = [ResultFile("output", ref) for ref in status.output_files if is_result(ref)]
+        manifests = [ResultFile("manifest", ref, lines=False) for ref in status.output_files if is_manifest(ref)]
+        return results + manifests
+
+    async def download(self, file: ResultFile, path: Path) -> int:
+        return await self._transfer(f"download of {file.ref}", lambda s3, stop: get_file(s3, file.ref, path, stop))
+
+    def read_line(self, line: bytes, endpoint: str) -> Answer:
+        return read_line(line, endpoint)
+
+    # ----- cleaning up -----
+
+    async def delete(self, kind: str, ref: str) -> None:
+        """A "file" is an object of ours. A job is only a record: of a "batch" that has ended the outputs are deleted."""
+        try:
+            if kind == "file":
+                await self._s3(f"delete of {ref}", lambda s3: delete_object(s3, ref))
+            elif kind == "batch":
+                await self._delete_outputs(ref)
+        except ProviderError as error:
+            if error.error_class is not ErrorClass.missing:
+                raise
+
+    async def _delete_outputs(self, batch_id: str) -> None:
+        what = f"outputs of {batch_id}"
+        job = await self._bedrock(what, lambda client: client.get_model_invocation_job(jobIdentifier=batch_id))
+        status, folder = self._read(job, what), output_folder(job)
+        if not status.phase.ended or not status.tag or not folder:
+            return
+
+        def clear(s3: Any) -> None:
+            for found in list(list_objects(s3, folder)):
+                delete_object(s3, found.uri)
+
+        await self._s3(what, clear)
+
+    async def list_ours(self, owner: str) -> AsyncIterator[RemoteObject]:
+        live: set[str] = set()
+        async for _, status in self._jobs(f"g{owner}-", None):
+            if not status.tag.startswith(f"g{owner}-"):
+                continue
+            if not status.phase.ended:
+                live.add(status.tag)
+            yield RemoteObject("batch", status.batch_id, status.tag, status.phase.ended, status.created_at)
+        if not self._options.bucket:
+            return
+        root = f"s3://{self._options.bucket}/{self._options.prefix}"
+        found = await self._s3(f"list of {root}", lambda s3: list(list_objects(s3, f"{root}g{owner}-")))
+        for each in found:
+            tag = each.uri.removeprefix(root).partition("/")[0]
+            if decode_tag(tag) is not None:
+                yield RemoteObject("file", each.uri, tag, tag not in live, each.modified_at)
+
+    # ----- one by one -----
+
+    async def complete(self, call: SyncCall) -> Answer:
+        try:
+            reply = await self._invoke(call)
+        except TimeoutError:
+            return _failed_call(call, ErrorClass.transient, "timeout", f"no answer within {call.timeout_s:g} s")
+        except ProviderError as error:
+            found = ErrorClass.invalid if error.error_class is ErrorClass.missing else error.error_class
+            answer = _failed_call(call, found, error.code, str(error))
+            answer.retry_after_s = error.retry_after_s
+            return answer
+        answer = read_output(call.wire_id, reply.body, reply.request_id)
+        if answer.usage is None:
+            answer.usage = usage_of_headers(reply.headers)
+        return answer
+
+    async def _invoke(self, call: SyncCall) -> Reply:
+        model, target, body = model_input(call.endpoint, call.body)
+
+        def send() -> Reply:
+            client = self._clients.get("bedrock-runtime", bucket_s(call.timeout_s))
+            return converse(client, model, body) if target == "/converse" else invoke(client, model, body)
+
+        async with asyncio.timeout(call.timeout_s):
+            return await detached(lambda: _translated(f"{target} for {call.wire_id}", send))
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._clients.close)
+
+    # ----- inside -----
+
+    async def _jobs(self, name: str, since: datetime | None) -> AsyncIterator[tuple[dict[str, Any], BatchStatus]]:
+        """All jobs with this part of a name that were submitted since then, newest first."""
+        query: dict[str, Any] = {"nameContains": name, "maxResults": PAGE, "sortBy": "CreationTime"}
+        query["sortOrder"] = "Descending"
+        if since is not None:
+            query["submitTimeAfter"] = since - CLOCK_SKEW
+        for _ in range(MAX_PAGES):
+            page = await self._bedrock("list of jobs", lambda client: client.list_model_invocation_jobs(**query))
+            for job in page.get("invocationJobSummaries") or ():
+                yield job, self._read(job, "list of jobs")
+            token = page.get("nextToken")
+            if not token or token == query.get("nextToken"):
+                return
+            query["nextToken"] = token
+
+    def _read(self, job: dict[str, Any], what: str) -> BatchStatus:
+        try:
+            return read_job(job)
+        except ValueError as error:
+            raise not_of_shape(what, "jobArn") from error
+
+    async def _bedrock(self, what: str, call: Callable[[Any], T], timeout_s: float | None = None) -> T:
+        seconds = timeout_s or self._settings.request_timeout_s
+        return await asyncio.to_thread(lambda: _translated(what, lambda: call(self._clients.get("bedrock", seconds))))
+
+    async def _s3(self, what: str, call: Callable[[Any], T]) -> T:
+        seconds = self._settings.request_timeout_s
+        return await asyncio.to_thread(lambda: _translated(what, lambda: call(self._clients.get("s3", seconds))))
+
+    async def _transfer(self, what: str, call: Callable[[Any, Any], T]) -> T:
+        """Work that ends soon after its activity is cancelled; its thread's end is awaited."""
+        seconds = self._settings.transfer_timeout_s
+        return await in_thread(lambda stop: _translated(what, lambda: call(self._clients.get("s3", seconds), stop)))
+
+
+def _translated(what: str, work: Callable[[], T]) -> T:
+    """Run it; what boto3 raises becomes ours."""
+    try:
+        return work()
+    except Exception as error:
+        ours = translate(error, what)
+        if ours is None:
+            raise
+        raise ours from error
+
+
+def _manifest_counts(raw: bytes) -> Counts | None:
+    """None for a manifest that cannot be read: the lines decide anyway."""
+    try:
+        manifest = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return None
+    return read_counts(manifest) if isinstance(manifest, dict) else None
+
+
+def _failed_call(call: SyncCall, error_class: ErrorClass, code: str, message: str) -> Answer:
+    return Answer(call.wire_id, Outcome.failed, error_class, code, message[:1000])

@@ -1,0 +1,110 @@
+"""Objects in S3 on their way to and from Bedrock, in flat memory. All functions block: run them in threads.
+
+Up: parts of 16 MiB, one after another, so that an upload holds one part. Down: one stream to a file, its
+length checked against what was promised (cases.md RP-04).
+"""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from groupage.activities.threads import check
+from groupage.schemas import ErrorClass
+from groupage.schemas.errors import ProviderError
+
+PART_BYTES = 16 << 20
+CHUNK_BYTES = 1 << 20
+SMALL_BYTES = 1 << 20
+"""A manifest has a few hundred bytes; a larger object is not one."""
+
+
+@dataclass(frozen=True, slots=True)
+class S3Object:
+    uri: str
+    size: int
+    modified_at: datetime | None
+
+
+def split_uri(uri: str) -> tuple[str, str]:
+    """(bucket, key) of `s3://bucket/key`. Raises ValueError."""
+    scheme, _, rest = uri.partition("://")
+    bucket, _, key = rest.partition("/")
+    if scheme != "s3" or not bucket:
+        raise ValueError(f"{uri!r} is not an s3:// URI")
+    return bucket, key
+
+
+def size_of(s3: Any, uri: str) -> int | None:
+    """Bytes, or None where there is no such object."""
+    from botocore.exceptions import ClientError  # type: ignore[import-untyped]
+
+    bucket, key = split_uri(uri)
+    try:
+        return int(s3.head_object(Bucket=bucket, Key=key)["ContentLength"])
+    except ClientError as error:
+        if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == 404:
+            return None
+        raise
+
+
+def put_file(s3: Any, uri: str, path: Path, stop: threading.Event) -> None:
+    """Replace the object by the file's bytes. A large file goes in parts and is there whole or not at all."""
+    from boto3.s3.transfer import TransferConfig  # type: ignore[import-untyped]
+
+    bucket, key = split_uri(uri)
+    config = TransferConfig(multipart_threshold=PART_BYTES, multipart_chunksize=PART_BYTES, use_threads=False)
+    s3.upload_file(str(path), bucket, key, Config=config, Callback=lambda _bytes: check(stop))
+
+
+def get_file(s3: Any, uri: str, path: Path, stop: threading.Event) -> int:
+    """Stream the object to a file; returns its size. Raises ProviderError(transient) for a body cut short."""
+    bucket, key = split_uri(uri)
+    answer = s3.get_object(Bucket=bucket, Key=key)
+    body, size = answer["Body"], 0
+    try:
+        with path.open("wb") as file:
+            while chunk := body.read(CHUNK_BYTES):
+                check(stop)
+                size += file.write(chunk)
+    finally:
+        body.close()
+    promised = answer.get("ContentLength")
+    if promised is not None and promised != size:
+        raise ProviderError(
+            f"download of {uri}: {size} of {promised} bytes came", error_class=ErrorClass.transient, code="cut_short"
+        )
+    return size
+
+
+def get_small(s3: Any, uri: str) -> bytes:
+    """The first MiB of an object."""
+    bucket, key = split_uri(uri)
+    body = s3.get_object(Bucket=bucket, Key=key)["Body"]
+    try:
+        return bytes(body.read(SMALL_BYTES))
+    finally:
+        body.close()
+
+
+def list_objects(s3: Any, uri: str) -> Iterator[S3Object]:
+    """What lies under a prefix, without the empty objects that stand for folders."""
+    bucket, prefix = split_uri(uri)
+    more: dict[str, str] = {}
+    while True:
+        page = s3.list_objects_v2(Bucket=bucket, Prefix=prefix, **more)
+        for item in page.get("Contents") or ():
+            if not item["Key"].endswith("/"):
+                yield S3Object(f"s3://{bucket}/{item['Key']}", item.get("Size", 0), item.get("LastModified"))
+        token = page.get("NextContinuationToken")
+        if not page.get("IsTruncated") or not token or more.get("ContinuationToken") == token:
+            return
+        more = {"ContinuationToken": token}
+
+
+def delete_object(s3: Any, uri: str) -> None:
+    """S3 does not mind if there is none."""
+    bucket, key = split_uri(uri)
+    s3.delete_object(Bucket=bucket, Key=key)
