@@ -57,7 +57,6 @@ class Limits:
 class _Download:
     name: str
     path: Path
-    digest: str
     lines: bool
 
 
@@ -94,13 +93,15 @@ async def _download_and_read(
     before: list[str] | None = None
     for turn in range(1, DOWNLOADS + 1):
         downloads, lost = await _download(provider, call, limits, folder)
-        digests = [download.digest for download in downloads]
+        # Only files that were found wanting are worth a digest.
+        digests = await in_thread(partial(_digests, downloads)) if before is not None else None
+        same = digests is not None and digests == before
         async with limits.heavy:
-            read = await in_thread(partial(collector.read, downloads, same=digests == before, final=turn == DOWNLOADS))
+            read = await in_thread(partial(collector.read, downloads, same=same, final=turn == DOWNLOADS))
         if read.results is not None:
             read.notes += lost
             return read
-        before = digests
+        before = digests or await in_thread(partial(_digests, downloads))
         await asyncio.sleep(limits.pause_s * turn)
     raise AssertionError("the last turn is final")
 
@@ -129,7 +130,7 @@ async def _download(
                 ) from error
             lost.append(f"result file {file.ref} ({file.kind}) is gone at the provider")
             continue
-        downloads.append(_Download(name, path, await in_thread(partial(_digest, path)), file.lines))
+        downloads.append(_Download(name, path, file.lines))
     return downloads, lost
 
 
@@ -144,13 +145,17 @@ def _named(files: Iterable[ResultFile]) -> list[tuple[str, ResultFile]]:
     return named
 
 
-def _digest(path: Path, stop: threading.Event) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_COPY_BYTES):
-            check(stop)
-            digest.update(chunk)
-    return digest.hexdigest()
+def _digests(downloads: list[_Download], stop: threading.Event) -> list[str]:
+    """By which files fetched again are told to be the same."""
+    digests = []
+    for download in downloads:
+        digest = hashlib.sha256()
+        with download.path.open("rb") as file:
+            while chunk := file.read(_COPY_BYTES):
+                check(stop)
+                digest.update(chunk)
+        digests.append(digest.hexdigest())
+    return digests
 
 
 class _Collector:

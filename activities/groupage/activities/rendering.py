@@ -31,8 +31,8 @@ def render_shard(
     reader = SegmentReader(store, read_manifest(store, job.tenant, job.key))
     size, count = 0, 0
     with path.open("wb", buffering=WRITE_BYTES) as file:
-        for request in reader.requests(members):
-            size += file.write(render(wire_id(tag, request.index), endpoint, request.body))
+        for index, body in reader.bodies(members):
+            size += file.write(render(wire_id(tag, index), endpoint, body))
             count += 1
             if not count & 0x3FF and stop.is_set():
                 raise Stopped

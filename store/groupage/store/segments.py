@@ -72,6 +72,13 @@ class Segment:
             id_json = data[start + ID_AT : data.index(ENDPOINT_MARK, start, end)]
             yield StoredRequest(first + offset, line, id_json, data[start + body_at : end - 2], group, tokens)
 
+    def bodies(self, offsets: npt.NDArray[np.int64]) -> Iterator[tuple[int, bytes]]:
+        """(index, body) at offsets from `first`: what rendering needs, at a third of the cost of `requests`."""
+        data, rows, starts = self.data, self.rows[offsets], self.starts[offsets]
+        begins, ends = starts + rows["body_at"], starts + rows["size"] - 2
+        for index, begin, end in zip((offsets + self.first).tolist(), begins.tolist(), ends.tolist(), strict=True):
+            yield index, data[begin:end]
+
     def request(self, index: int) -> StoredRequest:
         """The request at an index of the job."""
         return next(self.requests(np.array([index - self.first])))
@@ -134,12 +141,21 @@ class SegmentReader:
                 segment = self.segment(number)
                 yield from segment.requests(np.flatnonzero(segment.rows["group"] != REJECTED))
             return
+        for segment, offsets in self._by_segment(indices):
+            yield from segment.requests(offsets)
+
+    def bodies(self, indices: Indices) -> Iterator[tuple[int, bytes]]:
+        """(index, body) of the requests at sorted indices. Each segment is read once."""
+        for segment, offsets in self._by_segment(indices):
+            yield from segment.bodies(offsets)
+
+    def _by_segment(self, indices: Indices) -> Iterator[tuple[Segment, npt.NDArray[np.int64]]]:
         at = 0
         while at < len(indices):
             number = self.segment_of(int(indices[at]))
             end = int(np.searchsorted(indices, self.starts[number + 1]))
             segment = self.segment(number)
-            yield from segment.requests(indices[at:end].astype(np.int64) - segment.first)
+            yield segment, indices[at:end].astype(np.int64) - segment.first
             at = end
 
     def rejected(self) -> Iterator[Rejected]:
