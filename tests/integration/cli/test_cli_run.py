@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from cli_world import Commands, assert_answers, line_of, read_results
-from groupage.client.local_server import ServerFiles, find_local_server, is_running, read_record
+from groupage.client.local_server import ServerFiles, find_local_server, is_running, read_record, try_lock
 from groupage.schemas import Result
 
 
@@ -107,15 +107,21 @@ def test_if_the_server_is_killed_the_run_starts_it_again_and_goes_on(
     groupage.wait_until_submitted()
     before = find_local_server(groupage.state_dir)
     assert before is not None
-    os.kill(before.pid, signal.SIGKILL)
+    files = ServerFiles.of(groupage.state_dir)
     with contextlib.ExitStack() as taken:
-        if port_is_taken:
-            taken.enter_context(socket.create_server(("127.0.0.1", before.port)))
+        # Nobody starts the server again before the port is taken.
+        with try_lock(files.start) as mine:
+            assert mine
+            os.kill(before.pid, signal.SIGKILL)
+            while is_running(files):
+                time.sleep(0.01)
+            if port_is_taken:
+                taken.enter_context(socket.socket()).bind(("127.0.0.1", before.port))
         done = groupage.finish(process)
     assert done.returncode == 0, done.stderr
     assert_answers(output, range(10))
     assert set(groupage.batches_by_tag().values()) == {1}
-    after = read_record(ServerFiles.of(groupage.state_dir))
+    after = read_record(files)
     assert after is not None
     assert (after.port != before.port) is port_is_taken
 

@@ -37,12 +37,12 @@ class Waiting:
 
 async def main(address: str, state_dir: str) -> None:
     client = await Client.connect(address)
-    async with announced_worker(Path(state_dir)) as identity:
+    async with announced_worker(Path(state_dir)) as announced:
         runner = UnsandboxedWorkflowRunner()
         worker = Worker(
             client,
             task_queue="waiting",
-            identity=identity,
+            identity=announced.identity,
             workflows=[Waiting],
             activities=[hang],
             workflow_runner=runner,

@@ -61,7 +61,7 @@ async def test_an_attempt_of_a_killed_worker_is_retried_at_once(client: Client, 
             worker = Worker(
                 client,
                 task_queue="waiting",
-                identity=mine,
+                identity=mine.identity,
                 workflows=[Waiting],
                 activities=[finish],
                 workflow_runner=UnsandboxedWorkflowRunner(),
@@ -71,7 +71,7 @@ async def test_an_attempt_of_a_killed_worker_is_retried_at_once(client: Client, 
                 assert await handle.result() == "attempt 2"
                 # Ten seconds of it are the workflow task's own timeout, by which the dead worker's cache is given up.
                 assert time.monotonic() - began < 30
-            await eventually(lambda: [path.name for path in workers_directory(tmp_path).iterdir()] == [mine])
+            await eventually(lambda: [path.name for path in workers_directory(tmp_path).iterdir()] == [mine.identity])
             looking.cancel()
             await asyncio.wait([looking])
         assert list(workers_directory(tmp_path).iterdir()) == []
@@ -79,6 +79,16 @@ async def test_an_attempt_of_a_killed_worker_is_retried_at_once(client: Client, 
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+async def test_a_worker_that_lost_contact_is_taken_over_from_when_it_has_ended(client: Client, tmp_path: Path) -> None:
+    async with announced_worker(tmp_path) as moved:
+        moved.lost_contact = True
+    assert [path.name for path in workers_directory(tmp_path).iterdir()] == [moved.identity]
+    looking = asyncio.create_task(take_over_from_killed(client, tmp_path))
+    await eventually(lambda: not list(workers_directory(tmp_path).iterdir()))
+    looking.cancel()
+    await asyncio.wait([looking])
 
 
 async def test_nobody_elses_attempts_are_touched(client: Client) -> None:

@@ -19,7 +19,7 @@ from groupage.workers.namespace import EMBEDDED_RETENTION, keep_ended_workflows,
 from groupage.workers.plugin import Role
 from groupage.workers.settings import Settings
 from groupage.workers.spool import spool_directory
-from groupage.workers.takeover import announced_worker, take_over_from_killed
+from groupage.workers.takeover import Announced, announced_worker, take_over_from_killed
 from groupage.workers.telemetry import runtime
 from groupage.workers.worker import worker_in_process
 
@@ -112,10 +112,10 @@ async def _beside(stack: Stack, workers: WorkerPlan | None) -> AsyncGenerator[li
     """The tasks that run beside the work: workers, and for the embedded server those that watch it and its users."""
     async with AsyncExitStack() as inner:
         tasks: list[asyncio.Task[None]] = []
+        announced: Announced | None = None
         if workers:
-            identity = None
             if stack.server:
-                identity = await inner.enter_async_context(announced_worker(stack.settings.state_dir))
+                announced = await inner.enter_async_context(announced_worker(stack.settings.state_dir))
                 looking = take_over_from_killed(stack.connection.temporal, stack.settings.state_dir)
                 tasks.append(_started(looking, inner))
             spool_dir = inner.enter_context(spool_directory(stack.settings.state_dir))
@@ -126,13 +126,20 @@ async def _beside(stack: Stack, workers: WorkerPlan | None) -> AsyncGenerator[li
                     queue,
                     spool_dir=spool_dir,
                     role=workers.role,
-                    identity=identity,
+                    identity=announced.identity if announced else None,
                 )
                 tasks.append(await inner.enter_async_context(worker))
                 log.info("worker_started", task_queue=queue, role=str(workers.role), store=stack.store.url)
         if stack.server:
-            tasks.append(_started(stack.server.watch(), inner))
+            tasks.append(_started(_watch(stack.server, announced), inner))
         yield tasks
+
+
+async def _watch(server: ServerUse, announced: Announced | None) -> None:
+    """Keep the server up; returns when it has moved."""
+    await server.watch()
+    if announced is not None:
+        announced.lost_contact = True
 
 
 def _started(work: Coroutine[Any, Any, None], until: AsyncExitStack) -> "asyncio.Task[None]":

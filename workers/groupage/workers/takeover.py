@@ -41,9 +41,19 @@ def workers_directory(state_dir: Path) -> Path:
     return ServerFiles.of(state_dir).directory / "workers"
 
 
+class Announced:
+    """A worker that is known as alive. With `lost_contact` set, others take over from it when it has ended:
+    what its last attempts brought may not have been reported.
+    """
+
+    def __init__(self, identity: str) -> None:
+        self.identity = identity
+        self.lost_contact = False
+
+
 @contextlib.asynccontextmanager
-async def announced_worker(state_dir: Path) -> AsyncGenerator[str, None]:
-    """The identity of a worker of this process, known as alive for the block."""
+async def announced_worker(state_dir: Path) -> AsyncGenerator[Announced, None]:
+    """A worker of this process, known as alive for the block."""
     identity = f"groupage-{os.getpid()}-{uuid.uuid4().hex[:12]}"
     directory = workers_directory(state_dir)
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -54,9 +64,11 @@ async def announced_worker(state_dir: Path) -> AsyncGenerator[str, None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         # Locked before it has the name by which others find it.
         unnamed.rename(path)
-        yield identity
+        announced = Announced(identity)
+        yield announced
+        if not announced.lost_contact:
+            _forget(path)
     finally:
-        path.unlink(missing_ok=True)
         os.close(descriptor)
 
 
