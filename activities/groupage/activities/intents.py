@@ -59,6 +59,8 @@ class Window:
 
     window_s: float
     call_timeout_s: float
+    inline: bool = False
+    """The call carries the input and may outlast the window: the doubt then lasts as long as the call could."""
 
     @property
     def post_within_s(self) -> float:
@@ -66,7 +68,19 @@ class Window:
 
     @property
     def create_timeout_s(self) -> float:
+        if self.inline:
+            return self.call_timeout_s
         return min(self.call_timeout_s, max(CREATE_TIMEOUT_MIN_S, self.window_s / 2))
+
+    @property
+    def visible_s(self) -> float:
+        """From a call's end until what it made shows in listings."""
+        return self.window_s / 4
+
+    @property
+    def longest_s(self) -> float:
+        """From an intent until whatever it led to is visible, whoever died on the way."""
+        return max(self.window_s, self.post_within_s + self.create_timeout_s + self.visible_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +115,10 @@ def settled_at(log: IntentLog, window: Window) -> datetime | None:
     """
     if log.last is None or log.closed or (log.end is not None and log.end.outcome != "unknown"):
         return None
-    visible = timedelta(seconds=window.window_s / 4)
     if log.end is not None:
-        return max(log.last.at + timedelta(seconds=window.window_s), log.end.at + visible)
-    longest = timedelta(seconds=window.post_within_s + window.create_timeout_s) + visible
-    return log.last.at + max(timedelta(seconds=window.window_s), longest)
+        visible_at = log.end.at + timedelta(seconds=window.visible_s)
+        return max(log.last.at + timedelta(seconds=window.window_s), visible_at)
+    return log.last.at + timedelta(seconds=window.longest_s)
 
 
 def read_log(store: Store, shard: ShardRef) -> IntentLog:

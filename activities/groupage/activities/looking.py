@@ -2,15 +2,21 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from typing import cast
 
-from groupage.activities.intents import IntentLog
-from groupage.activities.providers.base import BatchProvider
+from groupage.activities.intents import IntentLog, settled_at
+from groupage.activities.providers.base import BatchProvider, Doubt, UntaggedProvider, traits_of
 from groupage.activities.registry import Context
+from groupage.activities.turns import account_of, made_by_others
 from groupage.schemas import BatchStatus, ShardRef
 from groupage.schemas.errors import ProviderError
 from groupage.store.segments import read_manifest
+from groupage.store.shards import read_shard_plan
 from temporalio import activity
+
+CLOCK_SKEW = timedelta(minutes=2)
+"""A provider's clock may be so far from ours when its batches are told by their time."""
 
 
 async def look(
@@ -18,6 +24,8 @@ async def look(
 ) -> tuple[BatchStatus | None, list[BatchStatus]]:
     """(the batch that counts, all others that carry the tag). The recorded one counts, else the furthest."""
     provider = context.provider_of(shard.job)
+    if not traits_of(provider).tags:
+        return await _look_without_tags(context, shard, log, not_ids), []
     since = log.last.first_at if log.last else await asyncio.to_thread(_accepted_at, context, shard)
     files = log.last.files if log.last else []
     found: list[BatchStatus] = []
@@ -33,6 +41,30 @@ async def look(
         return None, []
     chosen = next((batch for batch in found if batch.batch_id == log.created_id), found[0])
     return chosen, [batch for batch in found if batch is not chosen]
+
+
+async def _look_without_tags(
+    context: Context, shard: ShardRef, log: IntentLog, not_ids: Sequence[str]
+) -> BatchStatus | None:
+    """What the last create call may have made. None while that is not settled: it may not be visible yet, and
+    what is there may be somebody else's; None, too, where it is known whether it made one.
+    """
+    window = context.window_of(shard.job)
+    at = settled_at(log, window)
+    if log.last is None or at is None or datetime.now(UTC) < at:
+        return None
+    job, store = shard.job, context.store
+    plan = await asyncio.to_thread(read_shard_plan, store, job.tenant, job.key, shard.round, shard.shard)
+    ours = await asyncio.to_thread(made_by_others, store, account_of(job), shard.tag)
+    last_call = log.end.at if log.end else log.last.at + timedelta(seconds=window.longest_s)
+    doubt = Doubt(
+        tag=shard.tag,
+        requests=plan.requests,
+        since=log.last.at - CLOCK_SKEW,
+        until=last_call + CLOCK_SKEW,
+        not_ids=frozenset([*not_ids, *ours]),
+    )
+    return await cast("UntaggedProvider", context.provider_of(job)).find_doubtful(doubt)
 
 
 async def cancel_others(provider: BatchProvider, others: Sequence[BatchStatus]) -> list[str]:

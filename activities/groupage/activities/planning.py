@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from groupage.activities.leftovers import left_by_round
-from groupage.activities.providers.base import BatchProvider
+from groupage.activities.providers.base import BatchProvider, traits_of
 from groupage.activities.splitting import Draft, ShardLimits, Splitter
 from groupage.activities.threads import check
 from groupage.schemas import (
@@ -111,7 +111,7 @@ def plan_group(provider: BatchProvider, manifest: JobManifest, call: PlanRound, 
     )
     # The longest wire id of this round: an exact upper bound for every line, whatever its shard.
     longest = wire_id(submission_tag(call.job.token, call.round, SHARD_MAX), max(0, manifest.requests - 1))
-    overhead = len(provider.render(longest, group.endpoint, b"{}")) - 2
+    overhead = len(provider.render(longest, group.endpoint, b"{}")) - 2 + traits_of(provider).growth
     return Group(group.endpoint, group.model, limits, shard, overhead)
 
 

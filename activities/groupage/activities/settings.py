@@ -34,6 +34,9 @@ class ProviderSettings:
     """Longest silence in a small call."""
     create_timeout_s: float = 60.0
     """Longest duration of the one create call; never more than half the settle window (intents.py)."""
+    inline_create_timeout_s: float = 300.0
+    """The same where the create call carries the whole input: 256 MB at 1 MB a second. What such a call leaves
+    unknown stays so for that much longer."""
     transfer_timeout_s: float = 120.0
     """Longest silence in the middle of an upload or download."""
     max_requests: int | None = None

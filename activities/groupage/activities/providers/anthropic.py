@@ -1,0 +1,444 @@
+"""Anthropic's Message Batches, through the official SDK.
+
+A batch is one JSON body that carries all requests. It is streamed from the rendered file, so memory does not
+grow with it: rendering writes each request as one element and its comma, and the create call puts the brackets
+around them. Results are taken from the batch's own path rather than from `results_url`, which may name another
+host than the one that is configured, and would take the key there.
+
+A batch shows nothing of ours until its results can be read (anthropic_batches.py): `find` finds nothing, and
+what a create call without an answer made is told by `find_doubtful` and proven by `status`.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from groupage.activities.answers_anthropic import read_reply, read_result_line
+from groupage.activities.providers.anthropic_batches import guess_id, not_ours, read_batch, read_guess, undecided
+from groupage.activities.providers.anthropic_errors import translate
+from groupage.activities.providers.anthropic_transfer import TAIL, body_size, first_wire_id, stream_body
+from groupage.activities.providers.base import Answer, Doubt, RemoteObject, ResultFile, Submission, SyncCall, Traits
+from groupage.activities.providers.openai_errors import create_failed, read_object, retry_after_s
+from groupage.activities.providers.openai_files import save_body
+from groupage.activities.settings import ProviderSettings
+from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, Outcome, ProviderLimits
+from groupage.schemas.errors import ProviderError
+from groupage.schemas.ids import decode_wire_id
+
+if TYPE_CHECKING:
+    import httpx2
+    from anthropic import AsyncAnthropic
+
+MESSAGES = "/v1/messages"
+BATCHES = "/v1/messages/batches"
+PAGE = 1000
+"""Batches a page, the most that the API gives (providers.md section 3)."""
+MAX_REQUESTS = 100_000
+MAX_BODY_BYTES = 256_000_000
+MAX_BYTES = 240_000_000
+"""Of the 256 MB that a body may have: what is translated may grow by more than is planned for."""
+MAX_LINE_BYTES = 32_000_000
+"""The messages API takes 32 MB a request."""
+PROBES_KEPT = 10_000
+SWEPT_MAX = 2000
+"""Ended batches that one sweep opens to see whose they are, newest first: two minutes of the rate limit."""
+
+_RAW = {"X-Stainless-Raw-Response": "stream"}
+"""The SDK's own mark of a request whose body it must not read."""
+
+
+class AnthropicProvider:
+    """One credential profile at Anthropic. Connections belong to the running event loop."""
+
+    traits = Traits(tags=False, inline=True, growth=256)
+
+    def __init__(self, name: str, settings: ProviderSettings) -> None:
+        self.name = name
+        self._settings = settings
+        self._client: AsyncAnthropic | None = None
+        self._connecting = asyncio.Lock()
+        self._owners: dict[str, str] = {}
+        """Tag in the results of batches that have ended, "" for somebody else's: it never changes."""
+
+    # ----- what a batch may hold, and how a line is written -----
+
+    def limits(self, endpoint: str, model: str) -> ProviderLimits:  # noqa: ARG002  # one limit for all of them here
+        settings = self._settings
+        max_bytes = settings.max_bytes or MAX_BYTES
+        return ProviderLimits(
+            max_requests=settings.max_requests or MAX_REQUESTS,
+            max_bytes=max_bytes,
+            max_line_bytes=min(settings.max_line_bytes or MAX_LINE_BYTES, max_bytes),
+            max_tokens=settings.max_tokens,
+            completion_window_s=86_400,
+        )
+
+    def render(self, wire_id: str, endpoint: str, body: bytes) -> bytes:
+        """One element of the array `requests`, with its comma: JSON has no raw 0x0A, so it is one line."""
+        params = _native(endpoint, body, wire_id)
+        return b'{"custom_id":"%b","params":%b}%b' % (wire_id.encode(), params, TAIL)
+
+    # ----- submitting -----
+
+    async def find(
+        self, tag: str, *, since: datetime | None, not_ids: Sequence[str], files: Sequence[str] = ()
+    ) -> BatchStatus | None:
+        """Nothing: no batch shows a tag."""
+        del tag, since, not_ids, files
+        return None
+
+    async def find_doubtful(self, doubt: Doubt) -> BatchStatus | None:
+        known = {one for batch_id in doubt.not_ids for one in _ids(batch_id)}
+        candidates: list[BatchStatus] = []
+        async for batch in self._batches(doubt.since):
+            made_then = batch.created_at is None or doubt.since <= batch.created_at <= doubt.until
+            fits = batch.total in {doubt.requests, -1}
+            if batch.batch_id in known or not made_then or not fits:
+                continue
+            owner = await self._owner_of(batch)
+            if owner == doubt.tag:
+                return batch.model_copy(update={"tag": doubt.tag})
+            if owner is None:
+                candidates.append(batch)
+        if not candidates:
+            return None
+        return undecided(guess_id(doubt.tag, [one.batch_id for one in candidates]), doubt.tag, candidates)
+
+    async def upload(self, submission: Submission) -> list[str]:
+        """Nothing to upload: the input travels with the create call. A body that is too large is refused here."""
+        size = body_size(submission.path)
+        if size > MAX_BODY_BYTES:
+            raise ProviderError(
+                f"create of {submission.tag}: a body of {size} bytes, {MAX_BODY_BYTES} are allowed",
+                error_class=ErrorClass.too_large,
+                code="request_too_large",
+            )
+        return []
+
+    async def create(self, submission: Submission, files: Sequence[str]) -> BatchStatus:
+        del files
+        import httpx2
+
+        what = f"create of {submission.tag}"
+        options: Any = {
+            "headers": {"Content-Type": "application/json", "Content-Length": str(body_size(submission.path))},
+            "timeout": self._timeout(self._settings.inline_create_timeout_s),
+            "max_retries": 0,
+        }
+        try:
+            client = await self._sdk()
+            body = stream_body(submission.path)
+            batch = await self._call(what, client.post(BATCHES, cast_to=httpx2.Response, content=body, options=options))
+            return self._batch(batch, what).model_copy(update={"tag": submission.tag})
+        except ProviderError as error:
+            raise create_failed(error) from error
+
+    # ----- watching -----
+
+    async def status(self, batch_id: str) -> BatchStatus:
+        guess = read_guess(batch_id)
+        return await self._status(batch_id) if guess is None else await self._resolve(batch_id, *guess)
+
+    async def _status(self, batch_id: str) -> BatchStatus:
+        what = f"status of {batch_id}"
+        client = await self._sdk()
+        return self._batch(await self._call(what, client.messages.batches.with_raw_response.retrieve(batch_id)), what)
+
+    async def _resolve(self, guessed: str, tag: str, ids: Sequence[str]) -> BatchStatus:
+        """What a guess has come to. Raises ProviderError(missing) where what is left of it cannot be seen."""
+        open_: list[BatchStatus] = []
+        unseen: ProviderError | None = None
+        for batch_id in ids:
+            try:
+                batch = await self._status(batch_id)
+            except ProviderError as error:
+                if error.error_class is not ErrorClass.missing:
+                    raise
+                unseen = error
+                continue
+            owner = await self._owner_of(batch)
+            if owner == tag:
+                return batch.model_copy(update={"tag": tag})
+            if owner is None:
+                open_.append(batch)
+        if open_:
+            return undecided(guessed, tag, open_)
+        if unseen is not None:
+            raise unseen
+        return not_ours(guessed, tag, ids)
+
+    async def _owner_of(self, batch: BatchStatus) -> str | None:
+        """The tag in a batch's results, "" for what is not ours; None while it has no results."""
+        if batch.batch_id in self._owners:
+            return self._owners[batch.batch_id]
+        if not batch.output_files:
+            # Archived: nobody can tell any more, and what we do not know to be ours is not.
+            return "" if batch.phase.ended else None
+        what = f"look into the results of {batch.batch_id}"
+        response = await self._open_results(batch.batch_id, what)
+        try:
+            wire_id = await first_wire_id(response, what)
+        finally:
+            await response.aclose()
+        decoded = decode_wire_id(wire_id)
+        if len(self._owners) >= PROBES_KEPT:
+            self._owners.clear()
+        self._owners[batch.batch_id] = decoded.tag if decoded else ""
+        return self._owners[batch.batch_id]
+
+    async def cancel(self, batch_id: str) -> BatchStatus:
+        if read_guess(batch_id) is not None:
+            # It may be somebody else's: what is not proven ours is left alone. What is proven has ended.
+            return await self.status(batch_id)
+        what = f"cancel of {batch_id}"
+        client = await self._sdk()
+        try:
+            batch = await self._call(what, client.messages.batches.with_raw_response.cancel(batch_id))
+        except ProviderError as error:
+            if error.status not in {400, 409}:
+                raise
+            # Ended already, or a real refusal: the state tells which (PO-16).
+            now = await self._status(batch_id)
+            if not now.phase.ended and now.phase is not BatchPhase.cancelling and now.settles_as is None:
+                raise
+            return now
+        return self._batch(batch, what)
+
+    # ----- harvesting -----
+
+    def result_files(self, status: BatchStatus) -> list[ResultFile]:
+        return [ResultFile("output", ref) for ref in status.output_files]
+
+    async def download(self, file: ResultFile, path: Path) -> int:
+        import httpx2
+
+        what = f"download of the results of {file.ref}"
+        # Results before the end are an error of the SDK's own, of no class (SDK-02): the state comes first.
+        now = await self._status(file.ref)
+        if now.raw_state != "ended":
+            raise ProviderError(
+                f"{what}: the batch is {now.raw_state or 'in no known state'}",
+                error_class=ErrorClass.transient,
+                code="not_ended",
+            )
+        response = await self._open_results(file.ref, what)
+        try:
+            return await save_body(response, path, what)
+        except httpx2.RequestError as error:
+            # Raised while the body streams, which is outside of the SDK's own translation.
+            raise ProviderError(
+                f"{what}: {type(error).__name__}: {error}", error_class=ErrorClass.transient, code="cut_short"
+            ) from error
+        finally:
+            await response.aclose()
+
+    def read_line(self, line: bytes, endpoint: str) -> Answer:
+        del endpoint
+        return read_result_line(line)
+
+    # ----- cleaning up -----
+
+    async def delete(self, kind: str, ref: str) -> None:
+        """The batch with its results: both kinds name it. One that has not ended is left to end."""
+        del kind
+        guess = read_guess(ref)
+        if guess is not None:
+            found = await self._resolve(ref, *guess)
+            if found.batch_id == ref:
+                return  # none is proven ours
+            ref = found.batch_id
+        client = await self._sdk()
+        try:
+            await self._call(f"delete of {ref}", client.messages.batches.with_raw_response.delete(ref))
+        except ProviderError as error:
+            if error.error_class is not ErrorClass.missing:
+                raise
+
+    async def list_ours(self, owner: str) -> AsyncIterator[RemoteObject]:
+        """Ended batches whose results carry our tag, as files: they hold data, and deleting is all they need.
+
+        A live batch shows nothing of ours, so none is listed: its job's own record knows it.
+        """
+        prefix = f"g{owner}-"
+        opened = 0
+        async for batch in self._batches(None):
+            if not batch.output_files:
+                continue
+            opened += 1
+            if opened > SWEPT_MAX:
+                return
+            tag = await self._owner_of(batch) or ""
+            if tag.startswith(prefix):
+                yield RemoteObject("file", batch.batch_id, tag, ended=True, created_at=batch.created_at)
+
+    # ----- one by one -----
+
+    async def complete(self, call: SyncCall) -> Answer:
+        import anthropic
+        import httpx2
+
+        headers = {"Content-Type": "application/json", **call.extra}
+        options: Any = {"headers": headers, "timeout": self._timeout(call.timeout_s), "max_retries": 0}
+        try:
+            body = _native(call.endpoint, call.body, call.wire_id)
+            client = await self._sdk()
+            async with asyncio.timeout(call.timeout_s):
+                # Not messages.create: it would parse and write the body anew, and refuses long answers by a guess.
+                response = await client.post(MESSAGES, cast_to=httpx2.Response, content=body, options=options)
+        except anthropic.APIStatusError as error:
+            return self._reply(call, error.response)
+        except TimeoutError:
+            return _no_reply(call, ErrorClass.transient, "timeout", f"no answer within {call.timeout_s:g} s")
+        except anthropic.AnthropicError as error:
+            failure = translate(error, f"{call.endpoint} for {call.wire_id}")
+            return _no_reply(call, failure.error_class, failure.code, str(failure))
+        except ProviderError as error:
+            return _no_reply(call, error.error_class, error.code, str(error))
+        return self._reply(call, response)
+
+    def _reply(self, call: SyncCall, response: "httpx2.Response") -> Answer:
+        request_id = response.headers.get("request-id", "")
+        try:
+            body: Any = orjson.loads(response.content)
+        except orjson.JSONDecodeError:
+            if response.is_success:
+                # A gateway's page, or an answer cut in its middle: nothing that the model said (PO-22).
+                message = f"status {response.status_code}, but the answer is not JSON"
+                return _no_reply(call, ErrorClass.transient, "not_json", message)
+            body = response.content[:1000].decode("utf-8", "replace")
+        answer = read_reply(call.wire_id, response.status_code, body, request_id)
+        if answer.error_class is not None:
+            answer.retry_after_s = retry_after_s(response.headers)
+        return answer
+
+    async def close(self) -> None:
+        client, self._client, self._connecting = self._client, None, asyncio.Lock()
+        if client is not None:
+            await client.close()
+
+    # ----- inside -----
+
+    async def _sdk(self) -> "AsyncAnthropic":
+        async with self._connecting:
+            if self._client is None:
+                # Importing the SDK takes a second of CPU and more on a busy machine: not in the event loop.
+                self._client = await asyncio.to_thread(self._connect)
+            return self._client
+
+    def _connect(self) -> "AsyncAnthropic":
+        """Where the profile names no key, the SDK looks for one itself: environment, profiles, federation."""
+        import anthropic
+
+        settings = self._settings
+        api_key = settings.api_key or os.environ.get(settings.api_key_env or " ") or None
+        base_url = settings.base_url or os.environ.get("ANTHROPIC_BASE_URL")
+        try:
+            client = anthropic.AsyncAnthropic(
+                api_key=api_key,
+                # The SDK's paths begin with /v1 themselves; the emulator and other providers' URLs end in it.
+                base_url=base_url.rstrip("/").removesuffix("/v1") if base_url else None,
+                max_retries=0,
+                timeout=self._timeout(settings.request_timeout_s),
+                default_headers=dict(settings.extra_headers) or None,
+            )
+        except anthropic.AnthropicError as error:
+            raise translate(error, f"provider {self.name}") from error
+        if client.api_key is None and client.auth_token is None and client.credentials is None:
+            raise ProviderError(
+                f"provider {self.name}: no API key is known",
+                error_class=ErrorClass.account,
+                code="no_api_key",
+                hint="set ANTHROPIC_API_KEY on the worker, or the profile's api_key",
+            )
+        # Resources are imported when they are first named.
+        _ = client.messages.batches.with_raw_response
+        return client
+
+    def _timeout(self, silence_s: float) -> "httpx2.Timeout":
+        import httpx2
+
+        return httpx2.Timeout(silence_s, connect=self._settings.connect_timeout_s)
+
+    async def _call(self, what: str, request: "Awaitable[Any]") -> dict[str, Any]:
+        import anthropic
+
+        try:
+            response = await request
+        except anthropic.AnthropicError as error:
+            raise translate(error, what) from error
+        return read_object(getattr(response, "http_response", response), what)
+
+    async def _open_results(self, batch_id: str, what: str) -> "httpx2.Response":
+        """The response with its body unread; the caller closes it."""
+        import anthropic
+        import httpx2
+
+        client = await self._sdk()
+        options: Any = {
+            "headers": {**_RAW, "Accept": "application/binary", "Accept-Encoding": "gzip, identity"},
+            "timeout": self._timeout(self._settings.transfer_timeout_s),
+            "max_retries": 0,
+        }
+        try:
+            return await client.get(f"{BATCHES}/{batch_id}/results", cast_to=httpx2.Response, options=options)
+        except anthropic.AnthropicError as error:
+            raise translate(error, what) from error
+
+    def _batch(self, batch: dict[str, Any], what: str) -> BatchStatus:
+        try:
+            return read_batch(batch)
+        except ValueError as error:
+            raise ProviderError(f"{what}: {error}", error_class=ErrorClass.transient, code="no_id") from error
+
+    async def _batches(self, since: datetime | None) -> AsyncIterator[BatchStatus]:
+        """All batches made since then, newest first. One that cannot be read does not empty the listing (PO-10)."""
+        client = await self._sdk()
+        after: dict[str, Any] = {}
+        while True:
+            page = await self._call(
+                "list of batches", client.messages.batches.with_raw_response.list(limit=PAGE, **after)
+            )
+            items = page.get("data")
+            if not isinstance(items, list):
+                raise ProviderError("list of batches: it has no data", error_class=ErrorClass.transient, code="no_data")
+            last = ""
+            for item in items:
+                if not isinstance(item, dict) or not isinstance(item.get("id"), str):
+                    continue
+                batch, last = read_batch(item), str(item["id"])
+                if since is not None and batch.created_at is not None and batch.created_at < since:
+                    return
+                yield batch
+            if not page.get("has_more") or not last:
+                return
+            after = {"after_id": last}
+
+
+def _native(endpoint: str, body: bytes, wire_id: str) -> bytes:
+    """The body in Anthropic's own words. Raises ProviderError(invalid) for what intake would have refused."""
+    if endpoint == MESSAGES or body == b"{}":
+        return body  # the empty one is the planner's, who asks how much a line adds to its body
+    from groupage.schemas.portable import Inexpressible, translate
+
+    request = orjson.loads(body)
+    try:
+        return orjson.dumps(translate("anthropic", str(request.get("model")), endpoint, request))
+    except Inexpressible as error:
+        raise ProviderError(
+            f"request {wire_id} cannot be put in Anthropic's words: {error}",
+            error_class=ErrorClass.invalid,
+            code="inexpressible",
+        ) from error
+
+
+def _ids(batch_id: str) -> list[str]:
+    guess = read_guess(batch_id)
+    return [batch_id] if guess is None else []
+
+
+def _no_reply(call: SyncCall, error_class: ErrorClass, code: str, message: str) -> Answer:
+    return Answer(call.wire_id, Outcome.failed, error_class, code, message[:1000])
