@@ -176,3 +176,16 @@ async def test_an_account_question_that_nobody_answers_ends_by_the_deadline_with
     assert len(world.answered) == 27
     assert summary.finished_at <= summary.deadline_at
     assert world.calls["run_sync_shard"] == 0
+
+
+async def test_a_late_decision_still_escalates_in_time(jobs, world):
+    """The question outlasts the looks at the batches; the answer must bring the deadline's alarm back."""
+    world.requests, world.per_shard = 2000, 500
+    world.script = lambda r, s: MOSTLY_INVALID if s == 0 else Script(turnaround_s=900_000, progress=0.5)
+    handle = await jobs.start(deadline=timedelta(hours=10), policy=JobPolicy(window=2, poll="10m", turnaround="1h"))
+    await asked(jobs, handle, step_s=600)
+    await jobs.env.sleep(8 * 3600)
+    await decide(handle, "go_on")
+    summary = await handle.result()
+    assert summary.finished_at <= summary.deadline_at
+    assert summary.outcomes["succeeded"] == 2000 - 498

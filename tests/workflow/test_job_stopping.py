@@ -8,7 +8,7 @@ from groupage.schemas import CancelInput, ErrorClass, FailureAction, Health, Job
 from groupage.schemas.signals import SIGNAL_STOP, UPDATE_CANCEL, StopBatch
 from groupage.workflows.policy.escalation import settle_s
 from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
-from temporalio.exceptions import CancelledError
+from temporalio.exceptions import ApplicationError, CancelledError
 
 from tests.workflow.world import Script
 
@@ -137,6 +137,17 @@ async def test_cancel_while_preparing_ends_cancelled_and_sends_nothing(jobs, wor
     await cancel(handle)
     assert (await handle.result()).state is JobState.cancelled
     assert not world.sent
+
+
+async def test_cancel_while_the_input_cannot_be_read_ends_after_a_minute(jobs, world):
+    world.prepare_error = ApplicationError("the store is away", type="store.unavailable")
+    handle = await jobs.start()
+    await cancel(handle)
+    summary = await handle.result()
+    assert summary.state is JobState.cancelled
+    assert "before its requests had been read" in summary.reason
+    assert summary.finished_at >= summary.accepted_at + timedelta(seconds=60)
+    assert world.calls["finalize_job"] == 0
 
 
 async def test_cancel_while_escalating_keeps_what_sync_answered(jobs, world):

@@ -21,10 +21,8 @@ with workflow.unsafe.imports_passed_through():
         JobRef,
         JobState,
         JobStatus,
-        Outcome,
         ShardReport,
         Summary,
-        final_job_state,
     )
     from groupage.schemas.activity_calls import (
         FINALIZE_JOB,
@@ -59,7 +57,14 @@ with workflow.unsafe.imports_passed_through():
         sync_until,
         window,
     )
-    from groupage.workflows.view import changed_attributes, details, job_status, reason, shard_attributes
+    from groupage.workflows.view import (
+        changed_attributes,
+        details,
+        job_status,
+        reason,
+        shard_attributes,
+        summary_without_input,
+    )
 
 _CANCEL_PREPARING = timedelta(minutes=1)
 """How long reading the input may go on after a cancellation, so that the job can end with a summary."""
@@ -243,11 +248,16 @@ class BatchJob:
         runner = self._runner(current)
         await runner.reattach()
         self._set_alarm(runner, None)
+        asked = m.question is not None
         while True:
             self._woken = False
             ask_about_shards(m, self._spec)
             if self._alarm.rang:
                 await self._look(runner)
+            elif asked and m.question is None:
+                # While a question stood the alarm was for silence; now it is for the deadline again.
+                self._set_alarm(runner, None)
+            asked = m.question is not None
             self._enter(self._state_now())
             if self._over:
                 await self._stop(runner)
@@ -334,22 +344,10 @@ class BatchJob:
 
     def _without_input(self) -> Summary:
         """Cancelled before the requests were read: there is nothing to merge."""
-        m = self._m
-        outcomes: dict[Outcome, int] = {}
-        self._enter(final_job_state(outcomes, cancelled=True, failed=False))
-        return Summary(
-            tenant=self._spec.tenant,
-            key=self._spec.key,
-            fingerprint=self._spec.fingerprint or "",
-            state=m.state,
-            reason=f"{reason(m)}, before its requests had been read",
-            provider=self._spec.provider,
-            requests=0,
-            outcomes=outcomes,
-            accepted_at=m.accepted_at,
-            deadline_at=m.deadline_at,
-            finished_at=workflow.now(),
-        )
+        self._enter(JobState.finalizing)
+        summary = summary_without_input(self._spec, self._m, workflow.now())
+        self._enter(summary.state)
+        return summary
 
     # Small things
 

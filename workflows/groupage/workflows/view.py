@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from groupage.schemas import Health, JobSpec, JobState, JobStatus
+from groupage.schemas import Health, JobSpec, JobState, JobStatus, Summary, final_job_state
 from groupage.workflows.memory import JobMemory
 from groupage.workflows.policy.questions import how_to_decide
 from temporalio.common import SearchAttributeKey, SearchAttributePair, SearchAttributeUpdate, TypedSearchAttributes
@@ -138,3 +138,20 @@ def details(status: JobStatus, memory: JobMemory) -> str:
     if status.next_step:
         lines += ["", f"Next: {status.next_step}"]
     return "\n".join(lines)
+
+
+def summary_without_input(spec: JobSpec, memory: JobMemory, now: datetime) -> Summary:
+    """Of a job that was cancelled before its requests had been read."""
+    return Summary(
+        tenant=spec.tenant,
+        key=spec.key,
+        fingerprint=spec.fingerprint or "",
+        state=final_job_state({}, cancelled=True, failed=False),
+        reason=f"{reason(memory)}, before its requests had been read",
+        provider=spec.provider,
+        requests=0,
+        outcomes={},
+        accepted_at=memory.accepted_at,
+        deadline_at=memory.deadline_at,
+        finished_at=now,
+    )
