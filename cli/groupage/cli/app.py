@@ -210,6 +210,32 @@ def jobs(
 
 
 @app.command()
+def sweep(
+    provider: Provider = "openai",
+    profile: Profile = "default",
+    grace: Annotated[str, typer.Option(help="Leave alone what is younger.")] = "1h",
+    every: Annotated[str | None, typer.Option(help="Make a Temporal schedule of it: 6h, 1d.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
+    keep_files: Annotated[bool, typer.Option("--keep-files", help="Cancel batches, delete no file.")] = False,
+    no_worker: NoWorker = False,
+    as_json: Json = False,
+) -> int:
+    """End batches and files at the provider that carry our tag and that no job needs."""
+    from groupage.cli.options import positive_duration
+    from groupage.cli.sweep import sweep as run_sweep
+    from groupage.schemas.activity_calls import SweepOrphans
+
+    request = SweepOrphans(
+        provider=provider,
+        profile=profile,
+        grace_s=positive_duration("--grace", grace, zero=True).total_seconds(),
+        delete_files=not keep_files,
+        dry_run=dry_run,
+    )
+    return run_sweep(request, every=every, worker=not no_worker, as_json=as_json)
+
+
+@app.command()
 def worker(
     only: Annotated[str | None, typer.Option(metavar="workflows|activities", help="Take on only these.")] = None,
     task_queue: Annotated[str | None, typer.Option(help="Only this task queue.")] = None,

@@ -79,12 +79,13 @@ def _checked(check: Any, text: str) -> str:
         raise UsageError(str(error)) from error
 
 
-def positive_duration(option: str, text: str) -> timedelta:
+def positive_duration(option: str, text: str, *, zero: bool = False) -> timedelta:
+    """`zero` allows 0s."""
     try:
         value = parse_duration(text)
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from error
-    if value <= timedelta(0):
+    if value <= timedelta(0) and not zero:
         raise UsageError(f"{option} {text}: must be more than nothing", hint="write 90s, 30m, 6h or 1d")
     return value
 

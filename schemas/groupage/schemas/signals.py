@@ -6,6 +6,7 @@ from groupage.schemas.jobs import JobPolicy
 
 BATCH_JOB = "BatchJob"
 PROVIDER_BATCH = "ProviderBatch"
+SWEEP = "Sweep"
 TASK_QUEUE = "groupage"
 
 SIGNAL_SHARD_DONE = "shard_done"

@@ -84,7 +84,7 @@ async def test_the_plugin_brings_every_activity_of_the_contract_by_name(tmp_path
     plugin = GroupagePlugin(load_settings(Settings, store=(tmp_path / "store").as_uri()))
     names = {activity._Definition.must_from_callable(each).name for each in plugin.activities or ()}
     assert {call.name for call in ALL_CALLS} <= names
-    assert {each.__name__ for each in plugin.workflows or ()} == {"BatchJob", "ProviderBatch"}
+    assert {each.__name__ for each in plugin.workflows or ()} == {"BatchJob", "ProviderBatch", "Sweep"}
     # Async ones all: the worker brings no executor for others.
     assert all(activity._Definition.must_from_callable(each).is_async for each in plugin.activities or ())
     await plugin.context.close()
@@ -93,7 +93,7 @@ async def test_the_plugin_brings_every_activity_of_the_contract_by_name(tmp_path
 async def test_a_role_leaves_out_what_is_not_its_own(tmp_path: Path) -> None:
     settings = load_settings(Settings, store=(tmp_path / "store").as_uri())
     only_workflows = GroupagePlugin(settings, role=Role.workflows)
-    assert (len(only_workflows.workflows or ()), len(only_workflows.activities or ())) == (2, 0)
+    assert (len(only_workflows.workflows or ()), len(only_workflows.activities or ())) == (3, 0)
     only_activities = GroupagePlugin(settings, role=Role.activities)
     assert not only_activities.workflows
     assert only_activities.activities

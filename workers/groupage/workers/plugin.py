@@ -14,12 +14,12 @@ from typing import Any
 
 from groupage.activities.registry import Context, build_activities
 from groupage.workers.settings import Settings
-from groupage.workflows import BatchJob, ProviderBatch
+from groupage.workflows import BatchJob, ProviderBatch, Sweep
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.plugin import SimplePlugin
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-WORKFLOWS: tuple[type, ...] = (BatchJob, ProviderBatch)
+WORKFLOWS: tuple[type, ...] = (BatchJob, ProviderBatch, Sweep)
 
 PASSED_THROUGH = ("groupage.schemas", "pydantic", "pydantic_core", "annotated_types", "typing_extensions")
 """Not imported anew for each workflow run: a model module that is doubles time and memory (temporal.md, 3)."""

@@ -21,6 +21,7 @@ from groupage.schemas.activity_calls import (
     READ_PROGRESS,
     RUN_SYNC_SHARD,
     SUBMIT_BATCH,
+    SWEEP_ORPHANS,
     ActivityCall,
 )
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
@@ -94,6 +95,8 @@ OPTIONS: dict[str, CallOptions] = {
     ),
     # The merge of all rounds; a job cannot end without it.
     FINALIZE_JOB.name: CallOptions(timedelta(hours=12), timedelta(days=7), _retry(1, 60), _HEARTBEAT),
+    # Lists all batches and files of an account. The next sweep takes up what this one did not get to.
+    SWEEP_ORPHANS.name: CallOptions(timedelta(hours=1), timedelta(hours=3), _retry(5, 300), _HEARTBEAT),
 }
 
 
