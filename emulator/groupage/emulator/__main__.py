@@ -41,6 +41,8 @@ def parser() -> argparse.ArgumentParser:
     add("--max-file-bytes", type=int, default=Settings.max_file_bytes)
     add("--max-files", type=int)
     add("--max-enqueued-tokens", type=int)
+    add("--min-records", type=int, default=Settings.min_records, help="of one Bedrock job")
+    add("--max-jobs", type=int, help="live Bedrock jobs of one account and model")
     add("--sync-rpm", type=int)
     add("--sync-latency", type=_seconds, default=0.0, metavar="DURATION")
     add("--api-key", help="refuse all other keys")
@@ -64,6 +66,8 @@ def main(arguments: list[str] | None = None) -> int:
         max_file_bytes=given.max_file_bytes,
         max_files=given.max_files,
         max_enqueued_tokens=given.max_enqueued_tokens,
+        min_records=given.min_records,
+        max_jobs=given.max_jobs,
         sync_rpm=given.sync_rpm,
         sync_latency_s=given.sync_latency,
         api_key=given.api_key,

@@ -113,7 +113,7 @@ _FINGERPRINTS = {
 }
 
 
-_FOREIGN = {"/v1/messages": "groupage.emulator.anthropic.answers"}
+_FOREIGN = {"/v1/messages": "groupage.emulator.anthropic.answers", "bedrock": "groupage.emulator.bedrock.answers"}
 
 
 def _prompt(endpoint: str, body: dict[str, Any]) -> Any:

@@ -57,6 +57,10 @@ def dialect_of(name: str) -> Dialect:
         from groupage.emulator.anthropic.lines import DIALECT
 
         return DIALECT
+    if name == "bedrock":
+        from groupage.emulator.bedrock.lines import DIALECT as BEDROCK
+
+        return BEDROCK
     raise LookupError(f"no dialect is called {name!r}")
 
 

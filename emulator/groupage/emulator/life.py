@@ -66,13 +66,15 @@ class Batch:
     announced: int = 0
     """Requests as counted when it was created; 0 where that is found out later."""
     deleted: bool = False
+    window_s: float = WINDOW_S
+    """After it the provider ends the batch as expired."""
 
     def effect(self, name: str) -> dict[str, Any] | None:
         return next((one for one in self.effects if one["effect"] == name), None)
 
     @property
     def expires_at(self) -> float:
-        return math.inf if self.effect("never_expires") else self.created_at + WINDOW_S
+        return math.inf if self.effect("never_expires") else self.created_at + self.window_s
 
 
 def load_batch(data: dict[str, Any]) -> Batch:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import orjson
 import uvicorn
-from groupage.emulator import admin, anthropic, openai
+from groupage.emulator import admin, anthropic, bedrock, openai
 from groupage.emulator.calls import TRANSPORT
 from groupage.emulator.core import Emulator
 from groupage.emulator.faults import FaultPlan
@@ -37,7 +37,8 @@ def build_app(core: Emulator) -> Starlette:
         yield
         await core.close()
 
-    return Starlette(routes=[*openai.routes(core), *anthropic.routes(core), *admin.routes(core)], lifespan=lifespan)
+    providers = [*openai.routes(core), *anthropic.routes(core), *bedrock.routes(core)]
+    return Starlette(routes=[*providers, *admin.routes(core)], lifespan=lifespan)
 
 
 class _Server(uvicorn.Server):

@@ -74,6 +74,10 @@ class Settings:
     max_files: int | None = None
     max_enqueued_tokens: int | None = None
     """Prompt tokens of all live batches of one account and model."""
+    min_records: int = 100
+    """Of one Bedrock job."""
+    max_jobs: int | None = None
+    """Live Bedrock jobs of one account and model."""
     sync_rpm: int | None = None
     """Sync requests a minute of one account: a token bucket that holds ten seconds' worth."""
     sync_latency_s: float = 0.0

@@ -1,0 +1,94 @@
+"""Lines of Bedrock's jobs: records as they are stored here, result lines as they are written to S3."""
+
+from typing import Any
+
+import orjson
+from groupage.emulator.answers import BadBody
+from groupage.emulator.bedrock.answers import BadRecord
+from groupage.emulator.bedrock.errors import PAYMENT, error_of
+from groupage.emulator.bedrock.replies import refuse, truncate
+from groupage.emulator.dialects import Dialect
+from groupage.emulator.faults import RequestRule
+
+_OUTPUT = b',"modelOutput":'
+
+
+def _read(line: bytes) -> tuple[str, dict[str, Any]]:
+    record = orjson.loads(line)
+    return record["recordId"], record
+
+
+def _result(identity: bytes, _code: str, _count: int, reply: bytes) -> bytes:
+    return b'{"recordId":%b,%b}\n' % (identity, reply)
+
+
+def _refused(identity: bytes, _code: str, _count: int, error: BadBody) -> bytes:
+    echo = error.echo if isinstance(error, BadRecord) else b"{}"
+    return b'{"recordId":%b,"modelInput":%b,"error":%b}\n' % (identity, echo, _error(400, str(error)))
+
+
+def _error(status: int, message: str) -> bytes:
+    return orjson.dumps({"errorCode": status, "errorMessage": message})
+
+
+def rule_error(rule: RequestRule) -> tuple[int, str, str | None]:
+    """(status, message, code) of the kinds http and credit."""
+    if rule.kind == "credit":
+        status = rule.status if "status" in rule.model_fields_set else 403
+        return status, rule.message or PAYMENT, rule.code
+    return rule.status, str(error_of(rule.status, rule.code, rule.message)["message"]), rule.code
+
+
+def _head(line: bytes) -> bytes:
+    """Everything before the model's output."""
+    return line[: line.rindex(_OUTPUT)]
+
+
+def _faulty(rule: RequestRule, line: bytes) -> tuple[list[bytes], list[bytes]]:
+    """Lines in place of one healthy line; there is only one file."""
+    return _lines(rule, line), []
+
+
+def _lines(rule: RequestRule, line: bytes) -> list[bytes]:  # noqa: PLR0911  # one return a kind
+    head, kind = _head(line), rule.kind
+    if kind in ("http", "credit"):
+        status, message, _ = rule_error(rule)
+        return [b'%b,"error":%b}\n' % (head, _error(status, message))]
+    if kind == "status_zero":
+        return [b'%b,"error":%b}\n' % (head, _error(0, ""))]
+    if kind in ("missing", "expired"):
+        return []
+    if kind == "empty_body":
+        return [b"%b%b{}}\n" % (head, _OUTPUT)]
+    if kind == "duplicate":
+        return [line, line]
+    if kind == "unknown_id":
+        return [line, b'{"recordId":"not-of-this-batch"' + line[line.index(b',"modelInput":') :]]
+    middle = len(head) + (len(line) - len(head)) // 2
+    if kind == "invalid_utf8":
+        return [line[:middle] + b"\xff\xfe" + line[middle:]]
+    if kind == "malformed":
+        return [line[:middle] + b"\n"]
+    if kind == "not_an_object":
+        return [b'["a line that is no object"]\n']
+    result = orjson.loads(line)
+    (truncate if kind == "truncated" else refuse)(result["modelOutput"])
+    return [orjson.dumps(result) + b"\n"]
+
+
+def _unfinished(_line: bytes, _ending: str) -> bytes:
+    """Records that did not run are in no file."""
+    return b""
+
+
+DIALECT = Dialect(
+    id_prefix="bedrock_",
+    faulty=_faulty,
+    unfinished=_unfinished,
+    read=_read,
+    result=_result,
+    refused=_refused,
+    one_file=True,
+    # Quotas are refused when a job is created: a fault of the call (ServiceQuotaExceededException).
+    unknown_effects=frozenset({"token_limit"}),
+)
