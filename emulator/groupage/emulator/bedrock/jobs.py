@@ -285,12 +285,12 @@ def _disturbed(batch: Batch, seen: View, shown: dict[str, Any]) -> dict[str, Any
     counts = batch.effect("counts")
     names = ("totalRecordCount", "processedRecordCount", "successRecordCount", "errorRecordCount")
     if counts:
-        told: dict[str, Any] = {
+        kinds: dict[str, dict[str, Any]] = {
             "null": dict.fromkeys(names),
             "zero": dict.fromkeys(names, 0),
             "optimistic": {"successRecordCount": seen.completed + seen.failed, "errorRecordCount": 0},
-        }[counts["counts"]]
-        shown |= told
+        }
+        shown |= kinds[counts["counts"]]
     for one in batch.effects:
         if one["effect"] == "status_word" and one["during"] == seen.status:
             shown["status"] = one["word"]
