@@ -104,6 +104,9 @@ class Commands:
     def wait_until_submitted(self, batches: int = 1) -> None:
         give_up_at = time.monotonic() + 60
         while len(self.emulator.status()["batches"]) < batches:
+            ended = next((each for each in self._running if each.returncode is None and each.poll()), None)
+            if ended is not None:
+                pytest.fail(f"it ended before it submitted anything: {self.finish(ended).stderr}")
             assert time.monotonic() < give_up_at, "nothing was submitted"
             time.sleep(0.05)
 
