@@ -190,8 +190,9 @@ class _Attempt:
             )
             self.step.set("uploading", bytes=size)
             files = await self._upload(submission)
-        self.step.set("creating", files=len(files))
-        return await self._create(log, submission, files)
+            self.step.set("creating", files=len(files))
+            # In the folder's life: where the input travels with the call, it is read from there.
+            return await self._create(log, submission, files)
 
     def _look_since(self) -> datetime | None:
         """When an earlier attempt may have begun to upload; None: this is the first one."""
