@@ -21,6 +21,7 @@ from groupage.schemas.portable.options import (
     read_tools,
     refuse_others,
     response_format,
+    says_nothing,
     stops,
 )
 
@@ -42,6 +43,8 @@ _EXPRESSED = frozenset(
         "parallel_tool_calls",
         "response_format",
         "reasoning_effort",
+        "temperature",
+        "top_p",
     }
 )
 
@@ -76,7 +79,7 @@ _PLACES = {
     "bedrock": Place(
         "Claude on Bedrock",
         "bedrock-2023-05-31",
-        _EXPRESSED | {"temperature", "top_p"},
+        _EXPRESSED,
         sampling=True,
         url_images=False,
         late_system=False,
@@ -85,7 +88,7 @@ _PLACES = {
     "vertex": Place(
         "Claude on Vertex",
         "vertex-2023-10-16",
-        _EXPRESSED | {"temperature", "top_p"},
+        _EXPRESSED,
         sampling=True,
         url_images=False,
         late_system=False,
@@ -127,7 +130,8 @@ def _translate(place: Place, model: str, body: dict[str, Any]) -> dict[str, Any]
         result["stop_sequences"] = stop
     if place.sampling:
         _sampling(model, body, result)
-    elif "user" in body or "safety_identifier" in body:
+    else:
+        _refuse_sampling(body)
         _user(body, result)
     if tools is not None:
         _tools(tools, result)
@@ -217,6 +221,12 @@ def _media(place: Place, media: Media) -> dict[str, Any]:
         source = {"type": "base64", "media_type": media.type, "data": media.data}
         return {"type": "document", "source": source} | ({"title": media.name} if media.name else {})
     raise Inexpressible(media.at, f"{media.kind} of {media.type} is not taken")
+
+
+def _refuse_sampling(body: dict[str, Any]) -> None:
+    for name in ("temperature", "top_p"):
+        if name in body and not says_nothing(name, body[name]):
+            raise Inexpressible(name, "Anthropic's API has no sampling parameters (from version 2026-10-21 on)")
 
 
 def _sampling(model: str, body: dict[str, Any], result: dict[str, Any]) -> None:

@@ -33,14 +33,19 @@ def read_media(part: dict[str, Any], kind: str, at: str) -> Media:
     """The media of one content part of a type other than text. `at` is the part's path."""
     if kind == "image_url":
         _only(part, {"type", "image_url"}, at)
-        return _image(part.get("image_url"), f"{at}.image_url")
+        return _image(part.get("image_url"), _place(part, "image_url", at))
     if kind == "input_audio":
         _only(part, {"type", "input_audio"}, at)
-        return _audio(part.get("input_audio"), f"{at}.input_audio")
+        return _audio(part.get("input_audio"), _place(part, "input_audio", at))
     if kind == "file":
         _only(part, {"type", "file"}, at)
-        return _file(part.get("file"), f"{at}.file")
-    raise Inexpressible(f"{at}.type" if kind else at, f"no known content part: {kind[:40]!r}")
+        return _file(part.get("file"), _place(part, "file", at))
+    raise Inexpressible(f"{at}.type", f"no known content part: {kind[:40]!r}")
+
+
+def _place(part: dict[str, Any], name: str, at: str) -> str:
+    """The path of a field of the part, or of the part where it has no such field."""
+    return f"{at}.{name}" if name in part else at
 
 
 def _only(value: dict[str, Any], known: set[str], at: str) -> None:

@@ -47,4 +47,22 @@ def translate(model: str, body: dict[str, Any]) -> dict[str, Any]:
     }
     if limit is not None:
         result["max_completion_tokens"] = limit
+    result["messages"] = [_said(message) for message in body["messages"]]
+    if "tools" in result:
+        result["tools"] = [{**tool, "function": _without_nulls(tool["function"])} for tool in result["tools"]]
     return result
+
+
+def _said(message: dict[str, Any]) -> dict[str, Any]:
+    """The message without what says nothing: nulls and empty lists of fields that are not known there."""
+    said = {name: value for name, value in message.items() if value is not None and (value != [] or name == "content")}
+    if isinstance(message.get("content"), list):
+        said["content"] = [_without_nulls(part) for part in message["content"]]
+    if "tool_calls" in said:
+        calls = said["tool_calls"]
+        said["tool_calls"] = [{**_without_nulls(call), "function": _without_nulls(call["function"])} for call in calls]
+    return said
+
+
+def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:
+    return {name: inner for name, inner in value.items() if inner is not None}
