@@ -5,8 +5,10 @@ import json
 import os
 import random
 import signal
-import socket
+import socketserver
+import threading
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,23 @@ def test_of_two_runs_at_once_one_may_be_killed_without_harm_to_the_other(groupag
     assert set(groupage.batches_by_tag().values()) == {1}
 
 
+@contextlib.contextmanager
+def stranger_at(port: int) -> Generator[None, None, None]:
+    """Some other service, which hangs up on everybody."""
+
+    class Stranger(socketserver.TCPServer):
+        allow_reuse_address = True
+
+    with Stranger(("127.0.0.1", port), socketserver.BaseRequestHandler) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            serving.join()
+
+
 @pytest.mark.parametrize("turnaround", ["4s"])
 @pytest.mark.parametrize("port_is_taken", [False, True])
 def test_if_the_server_is_killed_the_run_starts_it_again_and_goes_on(
@@ -116,7 +135,7 @@ def test_if_the_server_is_killed_the_run_starts_it_again_and_goes_on(
             while is_running(files):
                 time.sleep(0.01)
             if port_is_taken:
-                taken.enter_context(socket.socket()).bind(("127.0.0.1", before.port))
+                taken.enter_context(stranger_at(before.port))
         done = groupage.finish(process)
     assert done.returncode == 0, done.stderr
     assert_answers(output, range(10))
