@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -191,6 +192,8 @@ def main() -> None:
     options.add_argument("--json", type=Path, help="write the figures there, too")
     options.add_argument("--keep", action="store_true", help="leave the scratch directory")
     given = options.parse_args()
+    # So that what was started is ended as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     told = []
     print("the emulator alone:", json.dumps(asdict(measure(50_000, given.directory))))
     for requests in given.sizes:
