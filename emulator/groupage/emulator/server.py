@@ -67,6 +67,8 @@ async def run(settings: Settings, plan: FaultPlan | None, on_listening: Callable
         log_level="warning",
         access_log=False,
         server_header=False,
+        # Where a provider's clock is looked at, its API tells the emulator's own.
+        date_header=False,
         timeout_graceful_shutdown=3,
         timeout_keep_alive=30,
     )

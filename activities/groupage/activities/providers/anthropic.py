@@ -12,13 +12,20 @@ what a create call without an answer made is told by `find_doubtful` and proven 
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 from groupage.activities.answers_anthropic import read_reply, read_result_line
-from groupage.activities.providers.anthropic_batches import guess_id, not_ours, read_batch, read_guess, undecided
+from groupage.activities.providers.anthropic_batches import (
+    guess_id,
+    not_ours,
+    read_batch,
+    read_guess,
+    read_http_date,
+    undecided,
+)
 from groupage.activities.providers.anthropic_errors import translate
 from groupage.activities.providers.anthropic_transfer import TAIL, body_size, first_wire_id, stream_body
 from groupage.activities.providers.base import Answer, Doubt, RemoteObject, ResultFile, Submission, SyncCall, Traits
@@ -94,10 +101,9 @@ class AnthropicProvider:
     async def find_doubtful(self, doubt: Doubt) -> BatchStatus | None:
         known = {one for batch_id in doubt.not_ids for one in _ids(batch_id)}
         candidates: list[BatchStatus] = []
-        async for batch in self._batches(doubt.since):
-            made_then = batch.created_at is None or doubt.since <= batch.created_at <= doubt.until
-            fits = batch.total in {doubt.requests, -1}
-            if batch.batch_id in known or not made_then or not fits:
+        async for batch, made_at in self._batches(doubt.since):
+            fits = batch.total in {doubt.requests, -1} and (made_at is None or made_at <= doubt.until)
+            if batch.batch_id in known or not fits:
                 continue
             owner = await self._owner_of(batch)
             if owner == doubt.tag:
@@ -117,6 +123,8 @@ class AnthropicProvider:
                 error_class=ErrorClass.too_large,
                 code="request_too_large",
             )
+        # Connected before the create call, whose time is short.
+        await self._sdk()
         return []
 
     async def create(self, submission: Submission, files: Sequence[str]) -> BatchStatus:
@@ -246,13 +254,13 @@ class AnthropicProvider:
         """The batch with its results: both kinds name it. One that has not ended is left to end."""
         del kind
         guess = read_guess(ref)
-        if guess is not None:
-            found = await self._resolve(ref, *guess)
-            if found.batch_id == ref:
-                return  # none is proven ours
-            ref = found.batch_id
         client = await self._sdk()
         try:
+            if guess is not None:
+                found = await self._resolve(ref, *guess)
+                if found.batch_id == ref:
+                    return  # none is proven ours
+                ref = found.batch_id
             await self._call(f"delete of {ref}", client.messages.batches.with_raw_response.delete(ref))
         except ProviderError as error:
             if error.error_class is not ErrorClass.missing:
@@ -265,7 +273,7 @@ class AnthropicProvider:
         """
         prefix = f"g{owner}-"
         opened = 0
-        async for batch in self._batches(None):
+        async for batch, _ in self._batches(None):
             if not batch.output_files:
                 continue
             opened += 1
@@ -394,14 +402,16 @@ class AnthropicProvider:
         except ValueError as error:
             raise ProviderError(f"{what}: {error}", error_class=ErrorClass.transient, code="no_id") from error
 
-    async def _batches(self, since: datetime | None) -> AsyncIterator[BatchStatus]:
-        """All batches made since then, newest first. One that cannot be read does not empty the listing (PO-10)."""
+    async def _batches(self, since: datetime | None) -> AsyncIterator[tuple[BatchStatus, datetime | None]]:
+        """(batch, when it was made by our clock) of all made since then, newest first.
+
+        One that cannot be read does not empty the listing (PO-10). The listing's own Date tells how far the two
+        clocks are apart: a worker whose clock is wrong must not take a batch for older than its own call.
+        """
         client = await self._sdk()
         after: dict[str, Any] = {}
         while True:
-            page = await self._call(
-                "list of batches", client.messages.batches.with_raw_response.list(limit=PAGE, **after)
-            )
+            page, ahead = await self._page(client, after)
             items = page.get("data")
             if not isinstance(items, list):
                 raise ProviderError("list of batches: it has no data", error_class=ErrorClass.transient, code="no_data")
@@ -410,12 +420,26 @@ class AnthropicProvider:
                 if not isinstance(item, dict) or not isinstance(item.get("id"), str):
                     continue
                 batch, last = read_batch(item), str(item["id"])
-                if since is not None and batch.created_at is not None and batch.created_at < since:
+                made_at = batch.created_at - ahead if batch.created_at else None
+                if since is not None and made_at is not None and made_at < since:
                     return
-                yield batch
+                yield batch, made_at
             if not page.get("has_more") or not last:
                 return
             after = {"after_id": last}
+
+    async def _page(self, client: "AsyncAnthropic", after: dict[str, Any]) -> tuple[dict[str, Any], timedelta]:
+        """(a page of batches, how far the provider's clock is ahead of ours)."""
+        import anthropic
+
+        what = "list of batches"
+        try:
+            raw = await client.messages.batches.with_raw_response.list(limit=PAGE, **after)
+        except anthropic.AnthropicError as error:
+            raise translate(error, what) from error
+        there = read_http_date(raw.headers.get("date"))
+        ahead = there - datetime.now(UTC) if there else timedelta(0)
+        return read_object(raw.http_response, what), ahead
 
 
 def _native(endpoint: str, body: bytes, wire_id: str) -> bytes:

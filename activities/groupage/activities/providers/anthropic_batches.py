@@ -10,6 +10,8 @@ It is resolved when they end and their results can be read: the custom_ids say w
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from groupage.activities.providers.openai_batches import read_time
@@ -77,6 +79,15 @@ def _counts(counts: Any) -> dict[str, int]:
     known = {name: counts.get(name) for name in _COUNTS}
     told = {name: count for name, count in known.items() if isinstance(count, int) and not isinstance(count, bool)}
     return told if any(told.values()) else {}
+
+
+def read_http_date(text: str | None) -> datetime | None:
+    """A Date header; None for a missing or odd one."""
+    try:
+        at = parsedate_to_datetime(text or "")
+    except ValueError:
+        return None
+    return at.replace(tzinfo=at.tzinfo or UTC)
 
 
 def guess_id(tag: str, batch_ids: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from datetime import UTC, datetime
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,8 @@ async def list_(call: Call) -> Reply:
             "has_more": more,
             "first_id": page[0].id if page else None,
             "last_id": page[-1].id if page else None,
-        }
+        },
+        headers={"date": formatdate(core.clock.now(), usegmt=True)},
     )
 
 

@@ -42,7 +42,8 @@ def _unfinished(line: bytes, ending: str) -> bytes:
 def rule_error(rule: RequestRule) -> tuple[int, dict[str, Any]]:
     """Status and error object of the kinds http and credit."""
     if rule.kind == "credit":
-        status = rule.status if "status" in rule.model_fields_set else 400
+        # 500 is the rule's default: it stands for nothing that was asked for.
+        status = 400 if rule.status == 500 else rule.status
         return status, error_of(status, rule.code, rule.message or CREDIT)
     return rule.status, error_of(rule.status, rule.code, rule.message)
 

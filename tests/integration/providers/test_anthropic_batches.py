@@ -1,0 +1,376 @@
+"""A batch's life at Anthropic's side: real SDK, emulator process, real store."""
+
+from datetime import UTC, datetime
+
+import orjson
+import pytest
+from anthropic.types.messages import MessageBatch, MessageBatchIndividualResponse
+from anthropic_world import ENDPOINT, ask, body_of, state_of, stranger
+from groupage.activities.collecting import Limits, collect_batch
+from groupage.activities.providers.base import ResultFile, Submission, SyncCall
+from groupage.emulator.answers import expected_text
+from groupage.schemas import BatchPhase, ErrorClass, Outcome
+from groupage.schemas.activity_calls import CancelBatch, CleanUpBatch, CollectBatch
+from groupage.schemas.errors import AmbiguousCreate, ProviderError
+from groupage.schemas.ids import decode_wire_id
+from groupage.store.shard_results import read_shard_results
+from provider_world import attempt_of, attempts_of
+
+
+async def ended(world, shard, batch_id):
+    """The status with which the batch ends, as the workflow would see it."""
+    status, _ = await attempts_of(world.activities.await_batch, world.awaiting(shard, batch_id))
+    return status
+
+
+async def collected(world, shard, status, **limits):
+    call = CollectBatch(shard=shard, status=status, submitted_at=datetime.now(UTC))
+    return await collect_batch(world.store, world.adapter, call, Limits(spool=world.spool, pause_s=0.01, **limits))
+
+
+async def run(world, emulator, shard):
+    """Submit, let it end, collect; (status, report)."""
+    done = await world.submit(shard)
+    emulator.finish()
+    status = await ended(world, shard, done.batch_id)
+    return status, await collected(world, shard, status)
+
+
+def lines_of(world, shard):
+    """The shard's result lines by index, as stored."""
+    results = read_shard_results(world.store, "tests", shard.job.key, 0, 0)
+    assert results is not None
+    return results
+
+
+async def test_a_shard_becomes_one_batch_and_its_answers_come_home(anthropic_world, emulator):
+    world = anthropic_world
+    shard = world.shard(12)
+    done = await world.submit(shard)
+    assert done.batch_id.startswith("msgbatch_")
+    assert done.input_files == []
+    assert emulator.creates() == 1
+    shown = MessageBatch.model_validate(ask(emulator, "GET", f"/messages/batches/{done.batch_id}"), strict=False)
+    assert shown.request_counts.processing == 12
+    assert shown.results_url is None
+
+    emulator.finish()
+    status = await ended(world, shard, done.batch_id)
+    assert status.phase is BatchPhase.completed
+    assert (status.total, status.completed, status.failed) == (12, 12, 0)
+    path = world.folder / "results"
+    await world.adapter.download(ResultFile("output", done.batch_id), path)
+    rows = [orjson.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+    for row in rows:
+        MessageBatchIndividualResponse.model_validate(row)
+    answers = [world.adapter.read_line(line, ENDPOINT) for line in path.read_bytes().split(b"\n")[:-1]]
+    for answer in answers:
+        index = decode_wire_id(answer.wire_id).index
+        assert answer.text == expected_text(ENDPOINT, body_of(f"{shard.job.key} question {index}"))
+    report = await collected(world, shard, status)
+    assert report.outcomes == {Outcome.succeeded: 12}
+    assert report.count_mismatch == ""
+    assert report.cost_usd > 0
+    assert not report.cost_estimated
+
+    cleaned = await attempt_of(
+        world.activities.clean_up_batch, CleanUpBatch(shard=shard, batch_id=done.batch_id, files=status.output_files)
+    )
+    assert cleaned.left_behind == []
+    assert emulator.state()["files"] == []
+    with pytest.raises(ProviderError) as gone:
+        await world.adapter.status(done.batch_id)
+    assert gone.value.error_class is ErrorClass.missing
+
+
+async def test_submitting_again_returns_the_same_batch(anthropic_world, emulator):
+    shard = anthropic_world.shard()
+    first = await anthropic_world.submit(shard)
+    second = await anthropic_world.again().submit(shard)
+    assert (second.batch_id, second.adopted) == (first.batch_id, True)
+    assert emulator.creates() == 1
+
+
+async def test_a_batch_is_not_deleted_before_it_has_ended(anthropic_world, emulator):
+    done = await anthropic_world.submit(anthropic_world.shard())
+    with pytest.raises(ProviderError):
+        await anthropic_world.adapter.delete("batch", done.batch_id)
+    assert state_of(emulator, done.batch_id) == "in_progress"
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome", "error_class"),
+    [
+        ({"kind": "truncated"}, Outcome.truncated, None),
+        ({"kind": "refused"}, Outcome.refused, None),
+        ({"kind": "expired"}, Outcome.expired, ErrorClass.expired),
+        ({"kind": "http", "status": 400}, Outcome.failed, ErrorClass.invalid),
+        ({"kind": "http", "status": 401}, Outcome.failed, ErrorClass.account),
+        ({"kind": "http", "status": 402}, Outcome.failed, ErrorClass.account),
+        ({"kind": "http", "status": 404}, Outcome.failed, ErrorClass.invalid),
+        ({"kind": "http", "status": 413}, Outcome.failed, ErrorClass.too_large),
+        ({"kind": "http", "status": 429}, Outcome.failed, ErrorClass.rate_limit),
+        ({"kind": "http", "status": 500}, Outcome.failed, ErrorClass.transient),
+        ({"kind": "http", "status": 504}, Outcome.failed, ErrorClass.transient),
+        ({"kind": "http", "status": 529}, Outcome.failed, ErrorClass.transient),
+        ({"kind": "status_zero"}, Outcome.failed, ErrorClass.unknown),
+        ({"kind": "missing"}, Outcome.failed, ErrorClass.missing),
+        ({"kind": "empty_body"}, Outcome.unreadable, ErrorClass.unreadable),
+        ({"kind": "malformed"}, Outcome.unreadable, ErrorClass.unreadable),
+        ({"kind": "invalid_utf8"}, Outcome.unreadable, ErrorClass.unreadable),
+        ({"kind": "not_an_object"}, Outcome.unreadable, ErrorClass.unreadable),
+    ],
+    ids=lambda value: "-".join(str(part) for part in value.values()) if isinstance(value, dict) else None,
+)
+async def test_RP_14_RP_17_every_way_in_which_a_request_ends_has_its_outcome(
+    anthropic_world, emulator, kind, outcome, error_class
+):
+    emulator.faults(requests=[{"lines": [3], **kind}])
+    _, report = await run(anthropic_world, emulator, anthropic_world.shard(5))
+    assert report.outcomes == {Outcome.succeeded: 4, outcome: 1}
+    assert report.unanswered == ({error_class: 1} if error_class else {})
+
+
+async def test_RP_01_RP_07_odd_characters_and_another_order_join_by_id(anthropic_world, emulator):
+    """One answer in 32 holds U+2028, U+2029 and U+0085 raw; lines come shuffled."""
+    world = anthropic_world
+    shard = world.shard(200)
+    done = await world.submit(shard)
+    emulator.finish()
+    path = world.folder / "results"
+    await world.adapter.download(ResultFile("output", done.batch_id), path)
+    lines = path.read_bytes().split(b"\n")[:-1]
+    assert any("\u2028".encode() in line for line in lines)
+    assert len(lines) == 200
+    indices = []
+    for line in lines:
+        answer = world.adapter.read_line(line, ENDPOINT)
+        indices.append(decode_wire_id(answer.wire_id).index)
+        assert answer.text == expected_text(ENDPOINT, body_of(f"{shard.job.key} question {indices[-1]}"))
+    assert indices != sorted(indices)
+    assert sorted(indices) == list(range(200))
+
+
+async def test_a_line_twice_and_a_line_of_nobody_change_no_answer(anthropic_world, emulator):
+    emulator.faults(requests=[{"kind": "duplicate", "lines": [1]}, {"kind": "unknown_id", "lines": [2]}])
+    _, report = await run(anthropic_world, emulator, anthropic_world.shard(4))
+    assert report.outcomes == {Outcome.succeeded: 4}
+    assert report.quarantined == 1
+    assert "lines answer a request that has a line already" in report.count_mismatch
+
+
+async def test_QU_06_an_account_without_credit_is_not_a_bad_prompt(anthropic_world, emulator):
+    emulator.faults(requests=[{"kind": "credit", "lines": list(range(1, 61))}])
+    _, report = await run(anthropic_world, emulator, anthropic_world.shard(100))
+    assert report.outcomes == {Outcome.succeeded: 40, Outcome.failed: 60}
+    assert report.unanswered == {ErrorClass.account: 60}
+    assert report.top_errors == [("account/invalid_request_error", 60)]
+
+
+async def test_an_expired_batch_keeps_what_it_has(anthropic_world, emulator):
+    emulator.faults(batches=[{"effect": "expire", "at": 0.6}])
+    status, report = await run(anthropic_world, emulator, anthropic_world.shard(10))
+    assert status.phase is BatchPhase.expired
+    assert report.outcomes == {Outcome.succeeded: 6, Outcome.expired: 4}
+    assert report.count_mismatch == ""
+
+
+async def test_PF_13_a_cancelled_batch_keeps_what_it_has(anthropic_world, emulator):
+    world = anthropic_world
+    shard = world.shard(100)
+    done = await world.submit(shard)
+    emulator.advance("6m")
+    status = await attempt_of(world.activities.cancel_batch, CancelBatch(shard=shard, batch_id=done.batch_id))
+    assert status.phase is BatchPhase.cancelling
+    emulator.finish()
+    status = await ended(world, shard, done.batch_id)
+    assert status.phase is BatchPhase.cancelled
+    report = await collected(world, shard, status)
+    assert set(report.outcomes) == {Outcome.succeeded, Outcome.cancelled}
+    assert sum(report.outcomes.values()) == 100
+    assert report.count_mismatch == ""
+
+
+async def test_PO_16_cancelling_an_ended_batch_returns_its_state(anthropic_world, emulator):
+    done = await anthropic_world.submit(anthropic_world.shard())
+    emulator.finish()
+    assert (await anthropic_world.adapter.cancel(done.batch_id)).phase is BatchPhase.completed
+
+
+async def test_PO_01_404s_on_the_way_and_results_that_come_late_are_waited_for(anthropic_world, emulator):
+    world = anthropic_world
+    emulator.faults(
+        calls=[
+            {"call": "batches.retrieve", "action": "error", "status": 404, "nth": [1, 2]},
+            {"call": "files.content", "action": "error", "status": 404, "nth": [1]},
+        ]
+    )
+    shard = world.shard()
+    done = await world.submit(shard)
+    emulator.finish()
+    status = await ended(world, shard, done.batch_id)
+    assert status.phase is BatchPhase.completed
+    with pytest.raises(ProviderError) as early:
+        await collected(world, shard, status)
+    assert early.value.error_class is ErrorClass.transient
+    report = await collected(world, shard, status)
+    assert report.outcomes == {Outcome.succeeded: 10}
+
+
+async def test_PO_08_ended_without_results_is_not_the_end_yet(anthropic_world, emulator):
+    emulator.faults(batches=[{"effect": "late_output", "seconds": "30m"}])
+    done = await anthropic_world.submit(anthropic_world.shard())
+    emulator.advance("11m")
+    emulator._wait(lambda batch: batch["ended"])
+    status = await anthropic_world.adapter.status(done.batch_id)
+    assert (status.phase, status.settles_as) == (BatchPhase.finalizing, BatchPhase.completed)
+    emulator.advance("1h")
+    assert (await anthropic_world.adapter.status(done.batch_id)).phase is BatchPhase.completed
+
+
+@pytest.mark.parametrize("counts", ["null", "zero", "optimistic"])
+async def test_PO_10_counts_are_hints(anthropic_world, emulator, counts):
+    emulator.faults(
+        batches=[{"effect": "counts", "counts": counts}], requests=[{"kind": "http", "status": 400, "lines": [1]}]
+    )
+    status, report = await run(anthropic_world, emulator, anthropic_world.shard(5))
+    assert status.phase is BatchPhase.completed
+    assert report.outcomes == {Outcome.succeeded: 4, Outcome.failed: 1}
+
+
+async def test_PO_05_an_unknown_state_is_no_end(anthropic_world, emulator):
+    emulator.faults(batches=[{"effect": "status_word", "during": "in_progress", "word": "paused"}])
+    done = await anthropic_world.submit(anthropic_world.shard())
+    status = await anthropic_world.adapter.status(done.batch_id)
+    assert status.phase is BatchPhase.unknown
+    assert "paused" in status.warning
+
+
+@pytest.mark.parametrize("action", ["html", "drop_before"])
+async def test_PO_22_a_look_that_fails_says_nothing_about_the_batch(anthropic_world, emulator, action):
+    done = await anthropic_world.submit(anthropic_world.shard())
+    emulator.faults(calls=[{"call": "batches.retrieve", "action": action, "times": 1}])
+    with pytest.raises(ProviderError) as failure:
+        await anthropic_world.adapter.status(done.batch_id)
+    assert failure.value.error_class is ErrorClass.transient
+    assert (await anthropic_world.adapter.status(done.batch_id)).phase is BatchPhase.in_progress
+
+
+async def test_SDK_02_results_of_a_batch_that_runs_are_not_asked_for(anthropic_world, emulator):
+    done = await anthropic_world.submit(anthropic_world.shard())
+    with pytest.raises(ProviderError) as failure:
+        await anthropic_world.adapter.download(ResultFile("output", done.batch_id), anthropic_world.folder / "x")
+    assert (failure.value.error_class, failure.value.code) == (ErrorClass.transient, "not_ended")
+    assert "files.content" not in emulator.state()["calls"]
+
+
+@pytest.mark.parametrize(
+    "cut", [{"action": "cut"}, {"action": "cut_clean", "line_end": False}, {"action": "cut_clean"}]
+)
+async def test_RP_04_RP_05_results_that_are_cut_are_fetched_again(anthropic_world, emulator, cut):
+    world = anthropic_world
+    shard = world.shard(20)
+    done = await world.submit(shard)
+    emulator.finish()
+    emulator.faults(calls=[{"call": "files.content", "times": 1, **cut}])
+    status = await ended(world, shard, done.batch_id)
+    if cut["action"] == "cut":
+        with pytest.raises(ProviderError) as failure:
+            await collected(world, shard, status)
+        assert failure.value.error_class is ErrorClass.transient
+    report = await collected(world, shard, status)
+    assert report.outcomes == {Outcome.succeeded: 20}
+
+
+async def test_SDK_06_the_servers_wish_to_wait_is_kept(anthropic_world, emulator):
+    world = anthropic_world
+    emulator.faults(
+        calls=[
+            {"call": "batches.create", "action": "error", "status": 429, "retry_after": 5},
+            {"call": "sync", "action": "error", "status": 429, "retry_after": 7},
+        ]
+    )
+    path = world.folder / "in"
+    path.write_bytes(world.adapter.render("a", ENDPOINT, b'{"x":1}'))
+    with pytest.raises(ProviderError) as failure:
+        await world.adapter.create(Submission("t", ENDPOINT, "m", path, 1, datetime.now(UTC)), [])
+    assert failure.value.error_class is ErrorClass.rate_limit
+    assert not isinstance(failure.value, AmbiguousCreate)
+    assert failure.value.retry_after_s == 5
+    answer = await world.adapter.complete(SyncCall("w", ENDPOINT, orjson.dumps(body_of("hi")), 5.0))
+    assert (answer.error_class, answer.retry_after_s) == (ErrorClass.rate_limit, 7)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "error_class"),
+    [
+        (429, "enforced_spend_limit_reached", ErrorClass.account),
+        (429, "ramp_limit_exceeded", ErrorClass.rate_limit),
+        (402, None, ErrorClass.account),
+        (401, None, ErrorClass.account),
+        (413, None, ErrorClass.too_large),
+        (400, None, ErrorClass.invalid),
+    ],
+)
+async def test_a_create_that_is_clearly_refused_is_not_in_doubt(anthropic_world, emulator, status, code, error_class):
+    emulator.faults(calls=[{"call": "batches.create", "action": "error", "status": status, "code": code}])
+    path = anthropic_world.folder / "in"
+    path.write_bytes(anthropic_world.adapter.render("a", ENDPOINT, b'{"x":1}'))
+    with pytest.raises(ProviderError) as failure:
+        await anthropic_world.adapter.create(Submission("t", ENDPOINT, "m", path, 1, datetime.now(UTC)), [])
+    assert failure.value.error_class is error_class
+    assert not isinstance(failure.value, AmbiguousCreate)
+
+
+async def test_a_request_by_itself_is_answered_like_one_in_a_batch(anthropic_world, emulator):
+    body = body_of("one by one")
+    answer = await anthropic_world.adapter.complete(SyncCall("w-1", ENDPOINT, orjson.dumps(body), 5.0))
+    assert answer.outcome is Outcome.succeeded
+    assert answer.wire_id == "w-1"
+    assert answer.text == expected_text(ENDPOINT, body)
+    assert answer.request_id.startswith("req_")
+    assert answer.usage.input_tokens > 0
+    bad = await anthropic_world.adapter.complete(SyncCall("w-2", ENDPOINT, b'{"model":"m","messages":[]}', 5.0))
+    assert (bad.outcome, bad.error_class) == (Outcome.failed, ErrorClass.invalid)
+    emulator.faults(calls=[{"call": "sync", "action": "html"}])
+    page = await anthropic_world.adapter.complete(SyncCall("w-3", ENDPOINT, orjson.dumps(body), 5.0))
+    assert (page.error_class, page.code) == (ErrorClass.transient, "not_json")
+
+
+async def test_a_portable_request_travels_in_anthropics_words(anthropic_world):
+    request = {"model": "claude-sonnet-4-5", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
+    line = anthropic_world.adapter.render("w", "/v1/chat/completions", orjson.dumps(request))
+    params = orjson.loads(line[: -len(b",\n")])["params"]
+    assert params["max_tokens"] == 9
+    answer = await anthropic_world.adapter.complete(SyncCall("w", "/v1/chat/completions", orjson.dumps(request), 5.0))
+    assert answer.text == expected_text(ENDPOINT, params)
+
+
+async def test_pages_of_a_listing_are_followed_to_their_end(anthropic_world, emulator, monkeypatch):
+    monkeypatch.setattr("groupage.activities.providers.anthropic.PAGE", 2)
+    made = [stranger(emulator, 1, name=f"n{number}") for number in range(5)]
+    seen = [batch.batch_id async for batch, _ in anthropic_world.adapter._batches(None)]
+    assert seen == made[::-1]
+
+
+async def test_a_page_may_be_walked_in_both_directions(emulator):
+    made = [stranger(emulator, 1, name=f"n{number}") for number in range(5)][::-1]
+    older = ask(emulator, "GET", f"/messages/batches?limit=2&after_id={made[1]}")
+    newer = ask(emulator, "GET", f"/messages/batches?limit=2&before_id={made[3]}")
+    assert [one["id"] for one in older["data"]] == made[2:4]
+    assert [one["id"] for one in newer["data"]] == made[1:3]
+    assert older["has_more"]
+    assert newer["has_more"]
+
+
+async def test_without_a_key_a_person_is_asked(anthropic_world, monkeypatch):
+    from groupage.activities.providers.anthropic import AnthropicProvider
+    from groupage.activities.settings import ProviderSettings
+
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ANTHROPIC_CONFIG_DIR", str(anthropic_world.folder / "none"))
+    adapter = AnthropicProvider("anthropic", ProviderSettings(base_url=anthropic_world.emulator.base_url))
+    with pytest.raises(ProviderError) as failure:
+        await adapter.status("msgbatch_1")
+    assert failure.value.error_class is ErrorClass.account
