@@ -39,12 +39,12 @@ _HEARTBEAT = timedelta(seconds=60)
 make busy workers look dead (temporal.md, section 5)."""
 
 
-def _retry(first_s: float, longest_s: float, attempts: int = 0) -> RetryPolicy:
+def _retry(first_s: float, longest_s: float, attempts: int = 0, growth: float = 2.0) -> RetryPolicy:
     """`attempts` 0: unlimited. Activities that know better say so with next_retry_delay."""
     return RetryPolicy(
         initial_interval=timedelta(seconds=first_s),
         maximum_interval=timedelta(seconds=longest_s),
-        backoff_coefficient=2.0,
+        backoff_coefficient=growth,
         maximum_attempts=attempts,
     )
 
@@ -75,8 +75,9 @@ OPTIONS: dict[str, CallOptions] = {
         ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     ),
     # One look an attempt, the pause comes with the failure. Ten days are beyond every provider's window
-    # (Vertex queues for three days and runs for one). Polls that fail are no batches that fail.
-    AWAIT_BATCH.name: CallOptions(timedelta(minutes=3), timedelta(days=10), _retry(5, 300)),
+    # (Vertex queues for three days and runs for one). Polls that fail are no batches that fail. The pause
+    # does not grow: every look counts as an attempt, and after a dead worker's one the next would be far off.
+    AWAIT_BATCH.name: CallOptions(timedelta(minutes=3), timedelta(days=10), _retry(10, 10, growth=1.0)),
     # One small call; the caller bounds it by the time the batch has to settle.
     CANCEL_BATCH.name: CallOptions(timedelta(minutes=2), timedelta(days=1), _retry(2, 60)),
     # Downloads up to some GB; provider files live for weeks, a day of trying outlasts outages.
