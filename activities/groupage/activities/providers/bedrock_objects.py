@@ -4,16 +4,20 @@ Up: parts of 16 MiB, one after another, so that an upload holds one part. Down: 
 length checked against what was promised (cases.md RP-04).
 """
 
+import logging
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from groupage.activities.threads import check
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
+
+log = logging.getLogger("groupage.bedrock")
 
 PART_BYTES = 16 << 20
 CHUNK_BYTES = 1 << 20
@@ -52,11 +56,35 @@ def size_of(s3: Any, uri: str) -> int | None:
 
 def put_file(s3: Any, uri: str, path: Path, stop: threading.Event) -> None:
     """Replace the object by the file's bytes. A large file goes in parts and is there whole or not at all."""
-    from boto3.s3.transfer import TransferConfig  # type: ignore[import-untyped]
-
     bucket, key = split_uri(uri)
-    config = TransferConfig(multipart_threshold=PART_BYTES, multipart_chunksize=PART_BYTES, use_threads=False)
-    s3.upload_file(str(path), bucket, key, Config=config, Callback=lambda _bytes: check(stop))
+    with path.open("rb") as file:
+        first = file.read(PART_BYTES)
+        if len(first) < PART_BYTES:
+            s3.put_object(Bucket=bucket, Key=key, Body=first)
+            return
+        where = {"Bucket": bucket, "Key": key}
+        where["UploadId"] = s3.create_multipart_upload(**where, ChecksumAlgorithm="CRC32")["UploadId"]
+        try:
+            parts = []
+            for number, part in enumerate(chain([first], iter(lambda: file.read(PART_BYTES), b"")), 1):
+                check(stop)
+                answer = s3.upload_part(**where, PartNumber=number, Body=part, ChecksumAlgorithm="CRC32")
+                told = {name: answer[name] for name in ("ETag", "ChecksumCRC32") if answer.get(name)}
+                parts.append({"PartNumber": number, **told})
+            s3.complete_multipart_upload(**where, MultipartUpload={"Parts": parts})
+        except BaseException:
+            _give_up(s3, where)
+            raise
+
+
+def _give_up(s3: Any, where: dict[str, str]) -> None:
+    """Parts without an object are paid for and seen nowhere."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        s3.abort_multipart_upload(**where)
+    except (BotoCoreError, ClientError) as error:
+        log.warning("parts of s3://%s/%s are left behind: %s", where["Bucket"], where["Key"], error)
 
 
 def get_file(s3: Any, uri: str, path: Path, stop: threading.Event) -> int:

@@ -49,6 +49,9 @@ def checker(provider: str) -> Checker | None:
     def check(endpoint: str, body: dict[str, Any], model: str) -> None:
         if endpoint not in natives:
             translate(provider, model, endpoint, body)
+        elif endpoint == "/converse" and body.get("toolConfig"):
+            # Each record would end with a 400: better told before anything is sent.
+            raise Inexpressible("toolConfig", "a Converse batch takes no tools; send the model's own body to /invoke")
 
     return check
 
