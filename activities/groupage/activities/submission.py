@@ -46,7 +46,7 @@ from groupage.activities.registry import Context
 from groupage.activities.rendering import render_shard
 from groupage.activities.sweep import BATCH, free_files, note_token
 from groupage.activities.threads import in_thread
-from groupage.activities.turns import Turn, account_of, busy_until, end_turn, take_turn
+from groupage.activities.turns import Turn, account_of, busy_until, end_turn, keep_turn_until, take_turn
 from groupage.schemas import BatchStatus, ErrorClass, Message, ShardPlan, ShardRef
 from groupage.schemas.activity_calls import SubmitBatch, SubmittedBatch
 from groupage.schemas.errors import AmbiguousCreate, ProviderError
@@ -218,7 +218,10 @@ class _Attempt:
         try:
             made = await self._create_now(log, submission, files)
         except AmbiguousCreate:
-            raise  # the turn lasts until the doubt is over
+            # The turn lasts until the doubt is over (intents.settled_at), and no longer.
+            over_at = _now() + timedelta(seconds=self.window.window_s)
+            await asyncio.to_thread(keep_turn_until, self.context.store, account, turn, over_at)
+            raise
         except ProviderError:
             await asyncio.to_thread(end_turn, self.context.store, account, turn, _now(), "")
             raise

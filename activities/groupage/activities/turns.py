@@ -73,6 +73,11 @@ def end_turn(store: Store, account: str, turn: Turn, at: datetime, batch_id: str
     store.put_message(_end_key(account, turn.number), TurnEnd(tag=turn.tag, at=at, batch_id=batch_id))
 
 
+def keep_turn_until(store: Store, account: str, turn: Turn, until: datetime) -> None:
+    """The call has ended in doubt, and when the doubt ends is known better now. Only the turn's holder may say so."""
+    store.put_message(_turn_key(account, turn.number), turn.model_copy(update={"until": min(turn.until, until)}))
+
+
 def made_by_others(store: Store, account: str, tag: str) -> set[str]:
     """Ids of the account's batches that are known to be ours and of another tag."""
     ends = (store.get_message_or_none(_end_key(account, number), TurnEnd) for number in _numbers(store, account))
