@@ -9,7 +9,7 @@ import orjson
 import typing_extensions as te
 
 
-def misfit(value: Any, wanted: Any, at: str = "body") -> str:  # noqa: PLR0911  # one for each kind of type
+def misfit(value: Any, wanted: Any, at: str = "body") -> str:  # one for each kind of type
     """Where `value` does not fit a TypedDict (nested ones too), or "". Nothing beyond the type is allowed."""
     origin, arguments = te.get_origin(wanted), te.get_args(wanted)
     if wanted is Any or wanted is object:
