@@ -272,7 +272,10 @@ class _Attempt:
             await self._end(intent, "unknown", str(error))
             raise
         except ProviderError as error:
-            raise await self._refused(intent, error, files) from error
+            refused = await self._refused(intent, error, files)
+            if refused is error:
+                raise
+            raise refused from error
         submitted = SubmittedBatch(
             batch_id=batch.batch_id,
             adopted=False,

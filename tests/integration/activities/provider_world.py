@@ -192,7 +192,21 @@ async def attempt_of(
     environment.info = dataclasses.replace(environment.info, attempt=attempt, heartbeat_details=details or [])
     seen = beats if beats is not None else []
     environment.on_heartbeat = lambda *given: seen.append(list(given))
-    return await environment.run(activity, request)
+    try:
+        return await environment.run(activity, request)
+    except ApplicationError as failure:
+        _assert_causes_end(failure)
+        raise
+
+
+def _assert_causes_end(failure: BaseException) -> None:
+    """Temporal writes a failure with all its causes: one that is its own cause would have no end."""
+    seen: set[int] = set()
+    cause: BaseException | None = failure
+    while cause is not None:
+        assert id(cause) not in seen, f"{cause!r} is among its own causes"
+        seen.add(id(cause))
+        cause = cause.__cause__
 
 
 async def attempts_of(activity: Callable[..., Any], request: Any, *, most: int = 100, sleep: bool = True) -> Any:

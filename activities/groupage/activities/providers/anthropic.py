@@ -143,7 +143,10 @@ class AnthropicProvider:
             batch = await self._call(what, client.post(BATCHES, cast_to=httpx2.Response, content=body, options=options))
             return self._batch(batch, what).model_copy(update={"tag": submission.tag})
         except ProviderError as error:
-            raise create_failed(error) from error
+            failed = create_failed(error)
+            if failed is error:
+                raise  # from itself it would be its own cause, and whoever follows the causes would never end
+            raise failed from error
 
     # ----- watching -----
 

@@ -156,7 +156,10 @@ class BedrockProvider:
             if not isinstance(answer.get("jobArn"), str):
                 raise not_of_shape(what, "jobArn")
         except ProviderError as error:
-            raise create_failed(error) from error
+            failed = create_failed(error)
+            if failed is error:
+                raise  # from itself it would be its own cause, and whoever follows the causes would never end
+            raise failed from error
         return BatchStatus(
             batch_id=answer["jobArn"],
             tag=submission.tag,

@@ -157,7 +157,10 @@ class OpenAIProvider:
             )
             return self._batch(batch, what)
         except ProviderError as error:
-            raise create_failed(error) from error
+            failed = create_failed(error)
+            if failed is error:
+                raise  # from itself it would be its own cause, and whoever follows the causes would never end
+            raise failed from error
 
     # ----- watching -----
 
