@@ -36,8 +36,8 @@ from groupage.store.objects import Store
 from groupage.store.results import ResultLine
 from groupage.store.rows import ERROR_CLASS_CODE, ERROR_CLASSES, REJECTED, Rows
 from groupage.store.segments import SegmentReader, read_manifest
-from groupage.store.shard_results import ShardResultWriter
-from groupage.store.shards import read_round_plan, write_round_plan, write_shard
+from groupage.store.shard_results import ShardResultWriter, read_shard_rows
+from groupage.store.shards import read_round_plan, read_shard_plan, write_round_plan, write_shard
 
 Routes = npt.NDArray[np.uint8]
 """One byte a request of the job: what this round does with it."""
@@ -74,7 +74,8 @@ def plan_round(
     manifest = read_manifest(store, job.tenant, job.key)
     reader = SegmentReader(store, manifest)
     routes, left = _first_routes(reader, call, stop) if call.round == 0 else _next_routes(store, manifest, call, stop)
-    groups = [plan_group(provider, manifest, call, number) for number in range(len(manifest.groups))]
+    ceiling = NO_CEILING if call.round == 0 else _ceiling(store, call, routes)
+    groups = [plan_group(provider, manifest, call, number, ceiling) for number in range(len(manifest.groups))]
     planner = _Planner(store, reader, call, routes, groups, stop=stop)
     planner.plan_batches()
     batch_shards = planner.shards
@@ -87,13 +88,29 @@ def plan_round(
         requests=planner.requests,
         tokens=planner.tokens,
         given_up=left - planner.requests,
+        limits_factor=call.limits_factor,
+        max_requests=ceiling.requests,
+        max_bytes=ceiling.bytes,
     )
     write_round_plan(store, job.tenant, job.key, plan)
     return plan
 
 
-def plan_group(provider: BatchProvider, manifest: JobManifest, call: PlanRound, number: int) -> Group:
-    """The provider's limits, lowered by the job's own and by `limits_factor`."""
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """What a shard may hold after shards were refused as too large; None: nothing was."""
+
+    requests: int | None = None
+    bytes: int | None = None
+
+
+NO_CEILING = Ceiling()
+
+
+def plan_group(
+    provider: BatchProvider, manifest: JobManifest, call: PlanRound, number: int, ceiling: Ceiling = NO_CEILING
+) -> Group:
+    """The provider's limits, lowered by the job's own, by `limits_factor` and by what was refused before."""
     group = manifest.groups[number]
     limits = provider.limits(group.endpoint, group.model)
 
@@ -101,8 +118,8 @@ def plan_group(provider: BatchProvider, manifest: JobManifest, call: PlanRound, 
         lowest = min((limit for limit in (theirs, ours) if limit is not None), default=None)
         return None if lowest is None else max(1, int(lowest * call.limits_factor))
 
-    requests = lowered(limits.max_requests, call.max_shard_requests) or 1
-    size = lowered(limits.max_bytes, call.max_shard_bytes) or 1
+    requests = min(lowered(limits.max_requests, call.max_shard_requests) or 1, ceiling.requests or limits.max_requests)
+    size = min(lowered(limits.max_bytes, call.max_shard_bytes) or 1, ceiling.bytes or limits.max_bytes)
     shard = ShardLimits(
         requests=max(requests, limits.min_requests),
         bytes=size,
@@ -139,6 +156,37 @@ def _next_routes(store: Store, manifest: JobManifest, call: PlanRound, stop: thr
         routes[indices] = by_class[classes]
         left += len(indices)
     return routes, left
+
+
+def _ceiling(store: Store, call: PlanRound, routes: Routes) -> Ceiling:
+    """Half of the largest shard of the previous round that never ran, where the job found one too large (QU-07).
+
+    The cut starts from what was refused, not from the provider's limit: the same bytes are never sent
+    again. A single request that was refused as too large cannot be cut: it is marked so in `routes`.
+    """
+    job = call.job
+    before = read_round_plan(store, job.tenant, job.key, call.round - 1)
+    if before is None:
+        return NO_CEILING
+    ceiling = Ceiling(before.max_requests, before.max_bytes)
+    if call.limits_factor >= before.limits_factor:
+        return ceiling
+    refused: list[ShardPlan] = []
+    for shard in range(before.batch_shards):
+        at = (job.tenant, job.key, call.round - 1, shard)
+        if read_shard_rows(store, *at) is None:
+            refused.append(read_shard_plan(store, *at))
+    if not refused:
+        return ceiling
+    for plan in refused:
+        if plan.requests == 1 and routes[plan.first_index] == BATCH:
+            routes[plan.first_index] = TOO_LARGE
+    largest = max(refused, key=lambda plan: plan.requests)
+    if largest.requests == 1:
+        return Ceiling(1, None)
+    # One line of slack, so that halves by count are not cut again by bytes.
+    size = max(plan.bytes for plan in refused) // 2 + largest.bytes // largest.requests
+    return Ceiling(largest.requests // 2, size)
 
 
 class _Planner:
@@ -208,6 +256,9 @@ class _Planner:
         group = self._groups[int(row["group"])]
         rendered = int(row["size"]) - 2 - int(row["body_at"]) + group.overhead
         limit = min(group.limits.max_line_bytes, group.limits.max_bytes)
+        why = (
+            f"the provider takes {limit} a line" if rendered > limit else "refused as too large for a batch of its own"
+        )
         return ResultLine(
             index,
             Outcome.failed,
@@ -217,7 +268,7 @@ class _Planner:
             at,
             error_class=ErrorClass.too_large,
             code="line_too_large",
-            message=f"input line {int(row['line'])}: {rendered} bytes as sent, the provider takes {limit} a line",
+            message=f"input line {int(row['line'])}: {rendered} bytes as sent, {why}",
             model=group.model,
         )
 

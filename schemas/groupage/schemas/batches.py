@@ -47,6 +47,10 @@ class RoundPlan(Message):
     requests: int
     tokens: int = 0
     given_up: int = 0
+    limits_factor: float = 1.0
+    max_requests: int | None = None
+    """Half of the largest shard that was refused as too large in an earlier round: a ceiling for this and all later ones."""
+    max_bytes: int | None = None
 
 
 class BatchError(Message):

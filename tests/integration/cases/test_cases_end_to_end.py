@@ -119,7 +119,6 @@ def test_QU_07_a_job_whose_batch_is_over_the_providers_limit_is_answered_all_the
     assert_nothing_paid_twice_or_left(groupage, 32)
 
 
-@pytest.mark.xfail(strict=True, reason="the cut starts from the provider's limit, not from the size that was refused")
 def test_QU_07_a_batch_over_the_providers_limit_is_cut_and_not_sent_again_unchanged(
     start: Callable[..., Commands], tmp_path: Path
 ):

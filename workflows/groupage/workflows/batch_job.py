@@ -86,7 +86,8 @@ class BatchJob:
     def __init__(self, argument: JobArgument) -> None:
         self._spec = argument
         self._policy = argument.policy
-        accepted_at = workflow.info().start_time
+        # Not `start_time`: that is the first task's, and a job may wait for its first worker.
+        accepted_at = workflow.info().workflow_start_time
         self._m = argument.carried or JobMemory(accepted_at=accepted_at, deadline_at=accepted_at + argument.deadline)
         self._woken = False
         self._alarm = Alarm(self._poke)
