@@ -16,8 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
-from groupage.activities.answers_anthropic import read_reply, read_result_line
+from groupage.activities.answers_anthropic import read_result_line
 from groupage.activities.providers.anthropic_batches import (
     guess_id,
     not_ours,
@@ -26,13 +25,14 @@ from groupage.activities.providers.anthropic_batches import (
     read_http_date,
     undecided,
 )
+from groupage.activities.providers.anthropic_bodies import MESSAGES, native_body, no_reply, read_response
 from groupage.activities.providers.anthropic_errors import translate
 from groupage.activities.providers.anthropic_transfer import TAIL, body_size, first_wire_id, stream_body
 from groupage.activities.providers.base import Answer, Doubt, RemoteObject, ResultFile, Submission, SyncCall, Traits
-from groupage.activities.providers.openai_errors import create_failed, read_object, retry_after_s
+from groupage.activities.providers.openai_errors import create_failed, read_object
 from groupage.activities.providers.openai_files import save_body
 from groupage.activities.settings import ProviderSettings
-from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, Outcome, ProviderLimits
+from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, ProviderLimits
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.ids import decode_wire_id
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     import httpx2
     from anthropic import AsyncAnthropic
 
-MESSAGES = "/v1/messages"
 BATCHES = "/v1/messages/batches"
 PAGE = 1000
 """Batches a page, the most that the API gives (providers.md section 3)."""
@@ -86,7 +85,7 @@ class AnthropicProvider:
 
     def render(self, wire_id: str, endpoint: str, body: bytes) -> bytes:
         """One element of the array `requests`, with its comma: JSON has no raw 0x0A, so it is one line."""
-        params = _native(endpoint, body, wire_id)
+        params = native_body(endpoint, body, wire_id)
         return b'{"custom_id":"%b","params":%b}%b' % (wire_id.encode(), params, TAIL)
 
     # ----- submitting -----
@@ -295,36 +294,21 @@ class AnthropicProvider:
         headers = {"Content-Type": "application/json", **call.extra}
         options: Any = {"headers": headers, "timeout": self._timeout(call.timeout_s), "max_retries": 0}
         try:
-            body = _native(call.endpoint, call.body, call.wire_id)
+            body = native_body(call.endpoint, call.body, call.wire_id)
             client = await self._sdk()
             async with asyncio.timeout(call.timeout_s):
                 # Not messages.create: it would parse and write the body anew, and refuses long answers by a guess.
                 response = await client.post(MESSAGES, cast_to=httpx2.Response, content=body, options=options)
         except anthropic.APIStatusError as error:
-            return self._reply(call, error.response)
+            return read_response(call, error.response)
         except TimeoutError:
-            return _no_reply(call, ErrorClass.transient, "timeout", f"no answer within {call.timeout_s:g} s")
+            return no_reply(call, ErrorClass.transient, "timeout", f"no answer within {call.timeout_s:g} s")
         except anthropic.AnthropicError as error:
             failure = translate(error, f"{call.endpoint} for {call.wire_id}")
-            return _no_reply(call, failure.error_class, failure.code, str(failure))
+            return no_reply(call, failure.error_class, failure.code, str(failure))
         except ProviderError as error:
-            return _no_reply(call, error.error_class, error.code, str(error))
-        return self._reply(call, response)
-
-    def _reply(self, call: SyncCall, response: "httpx2.Response") -> Answer:
-        request_id = response.headers.get("request-id", "")
-        try:
-            body: Any = orjson.loads(response.content)
-        except orjson.JSONDecodeError:
-            if response.is_success:
-                # A gateway's page, or an answer cut in its middle: nothing that the model said (PO-22).
-                message = f"status {response.status_code}, but the answer is not JSON"
-                return _no_reply(call, ErrorClass.transient, "not_json", message)
-            body = response.content[:1000].decode("utf-8", "replace")
-        answer = read_reply(call.wire_id, response.status_code, body, request_id)
-        if answer.error_class is not None:
-            answer.retry_after_s = retry_after_s(response.headers)
-        return answer
+            return no_reply(call, error.error_class, error.code, str(error))
+        return read_response(call, response)
 
     async def close(self) -> None:
         client, self._client, self._connecting = self._client, None, asyncio.Lock()
@@ -445,27 +429,6 @@ class AnthropicProvider:
         return read_object(raw.http_response, what), ahead
 
 
-def _native(endpoint: str, body: bytes, wire_id: str) -> bytes:
-    """The body in Anthropic's own words. Raises ProviderError(invalid) for what intake would have refused."""
-    if endpoint == MESSAGES or body == b"{}":
-        return body  # the empty one is the planner's, who asks how much a line adds to its body
-    from groupage.schemas.portable import Inexpressible, translate
-
-    request = orjson.loads(body)
-    try:
-        return orjson.dumps(translate("anthropic", str(request.get("model")), endpoint, request))
-    except Inexpressible as error:
-        raise ProviderError(
-            f"request {wire_id} cannot be put in Anthropic's words: {error}",
-            error_class=ErrorClass.invalid,
-            code="inexpressible",
-        ) from error
-
-
 def _ids(batch_id: str) -> list[str]:
     guess = read_guess(batch_id)
     return [batch_id] if guess is None else []
-
-
-def _no_reply(call: SyncCall, error_class: ErrorClass, code: str, message: str) -> Answer:
-    return Answer(call.wire_id, Outcome.failed, error_class, code, message[:1000])
