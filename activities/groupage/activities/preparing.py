@@ -160,6 +160,7 @@ def _prepared(store: Store, provider: BatchProvider, manifest: JobManifest, spec
         estimated_cost_usd=costs[Route.batch][0],
         estimated_sync_cost_usd=costs[Route.sync][0],
         cost_estimated=any(estimated for _, estimated in costs.values()),
+        model=groups[0].model if len({group.model for group in groups}) == 1 else "",
         min_requests=max((provider.limits(group.endpoint, group.model).min_requests for group in groups), default=1),
     )
 

@@ -59,9 +59,12 @@ async def connect_temporal(
     """
     config = temporal_connect_config() if address is None else None
     owner = await asyncio.to_thread(deployment_owner, store)
+    local = find_local_server(settings.state_dir) if address is None else None
+    if config is not None and local is not None and config["target_host"] == local.address:
+        # TEMPORAL_ADDRESS was set for the temporal CLI: it is this user's own embedded server all the same.
+        config = None
     if config is None:
         if address is None:
-            local = find_local_server(settings.state_dir)
             if local is None:
                 raise UsageError(
                     "no Temporal server is configured and no embedded one is running",

@@ -54,6 +54,8 @@ class PreparedJob(Message):
     estimated_sync_cost_usd: Decimal | None = None
     cost_estimated: bool = False
     min_requests: int = 1
+    model: str = ""
+    """The one model of all requests; empty where they name several."""
 
 
 class PlanRound(Message):

@@ -61,6 +61,7 @@ with workflow.unsafe.imports_passed_through():
         changed_attributes,
         details,
         job_status,
+        model_of,
         reason,
         shard_attributes,
         summary_without_input,
@@ -240,6 +241,8 @@ class BatchJob:
             self._alarm.set(look(self._m, self._policy, workflow.now(), None), "nobody decided")
             self._enter(JobState.needs_decision)
             await workflow.wait_condition(lambda: self._woken)
+            if self._m.question is None and not self._over:
+                self._enter(JobState.running)
         self._alarm.cancel()
 
     async def _run_round(self) -> None:
@@ -273,6 +276,7 @@ class BatchJob:
                 else:
                     await runner.start_batches(window(m, self._policy))
                     runner.start_sync()
+                    self._enter(self._state_now())
             if runner.finished and m.question is None and not self._asks():
                 return
             await workflow.wait_condition(lambda: self._woken)
@@ -380,8 +384,8 @@ class BatchJob:
             current,
             self._job,
             self._policy.model_copy(update=scaled),
-            model=self._spec.model or "",
-            attributes=shard_attributes(self._spec, self._m.deadline_at),
+            model=model_of(self._spec, self._m),
+            attributes=shard_attributes(self._spec, self._m),
             sync_until=sync_until(self._m, self._policy),
             poke=self._poke,
         )

@@ -333,6 +333,7 @@ class ProviderBatch:
             workflow.logger.warning("%s: the job did not take the report: %s", self._shard.tag, error.message)
 
     async def _clean_up(self, batch_id: str) -> list[str]:
+        self._say("Cleaning up", f"deleting {len(self._files)} files at the provider")
         argument = CleanUpBatch(shard=self._shard, batch_id=batch_id, files=self._files)
         try:
             cleaned = await start(CLEAN_UP_BATCH, argument, summary=f"delete {len(self._files)} files")

@@ -18,13 +18,15 @@ DEADLINE = SearchAttributeKey.for_datetime("GroupageDeadline")
 
 def changed_attributes(spec: JobSpec, memory: JobMemory) -> list[SearchAttributeUpdate[Any]]:
     """The attributes that differ from what was upserted last; remembers them as upserted."""
-    now = {"GroupageState": memory.state.value, "GroupageHealth": memory.health.value}
+    now = {**memory.published, "GroupageState": memory.state.value, "GroupageHealth": memory.health.value}
     updates: list[SearchAttributeUpdate[Any]] = []
     if not memory.published:
         updates += [TENANT.value_set(spec.tenant), PROVIDER.value_set(spec.provider)]
         updates.append(DEADLINE.value_set(memory.deadline_at))
-        if spec.model:
-            updates.append(MODEL.value_set(spec.model))
+    model = model_of(spec, memory)
+    if model and memory.published.get("GroupageModel") != model:
+        updates.append(MODEL.value_set(model))
+        now["GroupageModel"] = model
     if memory.published.get("GroupageState") != now["GroupageState"]:
         updates.append(STATE.value_set(now["GroupageState"]))
     if memory.published.get("GroupageHealth") != now["GroupageHealth"]:
@@ -33,15 +35,21 @@ def changed_attributes(spec: JobSpec, memory: JobMemory) -> list[SearchAttribute
     return updates
 
 
-def shard_attributes(spec: JobSpec, deadline_at: datetime) -> TypedSearchAttributes:
+def model_of(spec: JobSpec, memory: JobMemory) -> str:
+    """The model that all requests name, else the one that stands in where they name none; empty if neither."""
+    return (memory.prepared.model if memory.prepared is not None else "") or spec.model or ""
+
+
+def shard_attributes(spec: JobSpec, memory: JobMemory) -> TypedSearchAttributes:
     """What a ProviderBatch is found by; given at its start, so that it costs no event."""
     pairs: list[SearchAttributePair[Any]] = [
         SearchAttributePair(TENANT, spec.tenant),
         SearchAttributePair(PROVIDER, spec.provider),
-        SearchAttributePair(DEADLINE, deadline_at),
+        SearchAttributePair(DEADLINE, memory.deadline_at),
     ]
-    if spec.model:
-        pairs.append(SearchAttributePair(MODEL, spec.model))
+    model = model_of(spec, memory)
+    if model:
+        pairs.append(SearchAttributePair(MODEL, model))
     return TypedSearchAttributes(pairs)
 
 
@@ -92,7 +100,10 @@ def reason(memory: JobMemory) -> str:
         return memory.failed_reason
     if memory.cancel_reason is not None:
         return f"cancelled: {memory.cancel_reason}" if memory.cancel_reason else "cancelled"
-    return memory.ending or memory.reason
+    if memory.ending or memory.state is not JobState.finalizing:
+        return memory.ending or memory.reason
+    # A guess about batches that have ended meanwhile explains nothing about how the job ended.
+    return memory.reason if memory.escalated else ""
 
 
 def next_step(memory: JobMemory, workflow_id: str) -> str:
@@ -116,23 +127,21 @@ def next_step(memory: JobMemory, workflow_id: str) -> str:
 def details(status: JobStatus, memory: JobMemory) -> str:
     """Markdown for the Web UI: first line the state, then counts, then what to do."""
     head = f"**{status.state}**, {status.answered} of {status.requests} answered"
-    if status.health is not Health.on_track:
+    if status.health is not Health.on_track and status.health.value != status.state.value:
         head += f", **{status.health}**"
     shown = ", ".join(f"{n} {outcome}" for outcome, n in sorted(status.outcomes.items()) if n) or "none yet"
     lines = [
         head,
         "",
-        "| | |",
-        "|---|---|",
-        f"| round | {status.round}, shards {status.shards_done} of {status.shards} done, {status.shards_running} running |",
-        f"| outcomes | {shown} |",
-        f"| cost so far | {status.cost_usd:.4f} USD, waste {status.waste_usd:.4f} USD |",
-        f"| deadline | {memory.deadline_at:%F %H:%M:%S} UTC |",
+        f"- round {status.round}: shards {status.shards_done} of {status.shards} done, {status.shards_running} running",
+        f"- outcomes: {shown}",
+        f"- cost so far: {status.cost_usd:.4f} USD, waste {status.waste_usd:.4f} USD",
+        f"- deadline: {memory.deadline_at:%F %H:%M:%S} UTC",
     ]
     if status.rejected:
-        lines.append(f"| rejected lines | {status.rejected} |")
+        lines.append(f"- rejected lines: {status.rejected}")
     if memory.unsettled:
-        lines.append(f"| not settled | {len(memory.unsettled)} batches go on at the provider |")
+        lines.append(f"- not settled: {len(memory.unsettled)} batches go on at the provider")
     if status.reason:
         lines += ["", f"Why: {status.reason}"]
     if status.next_step:
