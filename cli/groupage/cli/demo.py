@@ -21,7 +21,7 @@ from groupage.client import Job
 from groupage.client.config import load_settings
 from groupage.client.submission import accept, spooled_input, start_job
 from groupage.emulator.process import EmulatorProcess
-from groupage.schemas import JobPolicy, Summary
+from groupage.schemas import JobPolicy, Route, Summary, parse_duration
 from groupage.schemas.ids import decode_tag
 from groupage.schemas.signals import TASK_QUEUE
 from groupage.store.reader import JobResults
@@ -31,11 +31,13 @@ from groupage.workers.telemetry import configure_logging
 
 MODEL = "gpt-4o-mini"
 SHARDS = 8
-DEADLINE = timedelta(minutes=30)
+DEADLINE = timedelta(seconds=100)
+"""Near enough that a batch which stands still has to be given up within a minute or so."""
 
 FAULTS: dict[str, Any] = {
     "requests": [
         {"kind": "http", "status": 500, "share": 0.02, "times": 1},
+        {"kind": "http", "status": 429, "share": 0.01, "times": 1},
         {"kind": "missing", "share": 0.005, "times": 1},
         {"kind": "malformed", "share": 0.003, "times": 1},
         {"kind": "unknown_id", "share": 0.002, "times": 1},
@@ -53,14 +55,16 @@ FAULTS: dict[str, Any] = {
     "batches": [
         {"effect": "expire", "nth": [2], "at": 0.7},
         {"effect": "token_limit", "nth": [6]},
+        {"effect": "stall", "nth": [7], "at": 0.4},
         {"effect": "late_output", "nth": [4], "seconds": "2s"},
         {"effect": "counts", "counts": "zero", "nth": [5]},
     ],
 }
 FAULTS_IN_WORDS = (
-    "2 % of the lines fail with 500, some are missing, malformed or carry an unknown id; one create call is "
-    "accepted and its reply lost; one batch expires at 70 %, one is refused for its tokens, one result file is "
-    "cut in the middle, one comes late; polls fail with 502 and HTML"
+    "3 % of the lines fail with 500 or 429, some with 400, some are truncated, missing, malformed or carry an unknown "
+    "id; one create call is accepted and its reply lost; one batch expires at 70 %, one is refused for its tokens, "
+    "one stands still at 40 % until the job escalates to sync; one result file is cut in the middle, one comes late; "
+    "polls fail with 502 and HTML"
 )
 
 
@@ -72,7 +76,7 @@ def run_demo(*, requests: int, turnaround: str, state: Path | None, keep: bool, 
         console.say(f"emulated provider on this machine, on purpose unreliable: {FAULTS_IN_WORDS}")
         emulator = EmulatorProcess(directory / "emulator", turnaround=turnaround, faults=FAULTS)
         with emulator:
-            demo = _Demo(console, directory, emulator, requests, keep=keep)
+            demo = _Demo(console, directory, emulator, requests, turnaround, keep=keep)
             return run_until_signal(demo.run, say=console.say, on_stop=lambda: "stopped; everything was cleaned up")
 
 
@@ -92,12 +96,20 @@ def _state_directory(given: Path | None) -> Generator[Path, None, None]:
 
 class _Demo:
     def __init__(
-        self, console: Console, directory: Path, emulator: EmulatorProcess, requests: int, *, keep: bool
+        self,
+        console: Console,
+        directory: Path,
+        emulator: EmulatorProcess,
+        requests: int,
+        turnaround: str,
+        *,
+        keep: bool,
     ) -> None:
         self.console = console
         self.directory = directory
         self.emulator = emulator
         self.requests = requests
+        self.turnaround = _typical(turnaround)
         self.keep = keep
         # Nothing of the user's own settings: no real provider, no real server.
         self.settings = load_settings(
@@ -119,7 +131,11 @@ class _Demo:
         async with spooled_input(source, provider="openai", directory=self.directory) as spooled:
             manifest = await accept(stack.store, spooled, tenant="demo", key=None)
         policy = JobPolicy(
-            poll=timedelta(seconds=1), max_shard_requests=-(-self.requests // SHARDS), sync_rpm=6000, max_rounds=3
+            poll=timedelta(seconds=1),
+            turnaround=self.turnaround,
+            max_shard_requests=-(-self.requests // SHARDS),
+            sync_rpm=6000,
+            max_rounds=3,
         )
         await start_job(stack.connection, stack.store, manifest, deadline=DEADLINE, model=MODEL, policy=policy)
         job = Job(stack.connection, stack.store, manifest.tenant, manifest.key)
@@ -180,8 +196,19 @@ def verdicts(summary: Summary, ledger: dict[str, Any], seen: dict[str, Any], req
         "no answer was paid for twice": ledger["questions_answered_more_than_once"] == 0,
         "every shard became one batch, also where the reply was lost": set(shards.values()) == {1},
         "no sync call may have been billed twice": summary.maybe_paid_twice == 0,
+        "the batch that stood still was escalated: its rest went by sync": summary.routes.get(Route.sync, 0) > 0,
+        "the job ended by its deadline": _in_time(summary),
         "nothing is left at the provider": not seen["files"] and not seen["batches_live"],
     }
+
+
+def _typical(turnaround: str) -> timedelta | None:
+    """The policy's first guess; None where the emulator draws turnarounds from a distribution."""
+    return None if ":" in turnaround else parse_duration(turnaround)
+
+
+def _in_time(summary: Summary) -> bool:
+    return bool(summary.finished_at and summary.deadline_at and summary.finished_at <= summary.deadline_at)
 
 
 def write_questions(path: Path, requests: int) -> None:
