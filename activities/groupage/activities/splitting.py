@@ -65,7 +65,7 @@ class Splitter:
 
     def __init__(self, limits: ShardLimits, *, canary: int = 0) -> None:
         self._limits = limits
-        self._canary = max(canary, limits.min_requests) if canary else 0
+        self._canary = min(max(canary, limits.min_requests), limits.requests) if canary else 0
         self._open: list[Draft] = []
         self._count = self._bytes = self._tokens = 0
         self._held: Draft | None = None
