@@ -83,7 +83,6 @@ def _new_batch(call: Call, body: dict[str, Any], records: Any, count: int, probl
         endpoint=ENDPOINT,
         source=records,
         metadata={
-            "jobName": body["jobName"],
             "clientRequestToken": body.get("clientRequestToken") or core.new_id(""),
             "region": region_of(call.request),
             "job": _canonical(body),
