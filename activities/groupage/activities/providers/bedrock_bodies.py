@@ -50,14 +50,11 @@ def _record(wire_id: str, body: bytes) -> bytes:
 
 
 def _loads(body: bytes) -> dict[str, Any]:
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        # Integers beyond 64 bits: JSON all the same.
-        value = json.loads(body)
+    value = orjson.loads(body)
     if not isinstance(value, dict):
         raise _invalid("the body is not an object")
-    return value
+    # Integers beyond 64 bits become floats in orjson; Python's own reader keeps them.
+    return value if orjson.dumps(value) == body else dict(json.loads(body))
 
 
 def _dumps(body: dict[str, Any]) -> bytes:

@@ -1,6 +1,6 @@
 """Objects in S3 on their way to and from Bedrock, in flat memory. All functions block: run them in threads.
 
-Up: parts of 16 MiB, one after another, so that an upload holds one part. Down: one stream to a file, its
+Up: parts of 8 MiB, one after another, so that an upload holds one part. Down: one stream to a file, its
 length checked against what was promised (cases.md RP-04).
 """
 
@@ -19,7 +19,7 @@ from groupage.schemas.errors import ProviderError
 
 log = logging.getLogger("groupage.bedrock")
 
-PART_BYTES = 16 << 20
+PART_BYTES = 8 << 20
 CHUNK_BYTES = 1 << 20
 SMALL_BYTES = 1 << 20
 """A manifest has a few hundred bytes; a larger object is not one."""
