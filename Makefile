@@ -32,7 +32,7 @@ lint: $(READY) ## ruff, both type checkers, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy schemas/groupage store/groupage workflows/groupage activities/groupage workers/groupage client/groupage cli/groupage emulator/groupage
-	$(BIN)/ty check --error-on-warning schemas store workflows activities workers client cli emulator
+	$(BIN)/ty check --python $(VENV) --error-on-warning schemas store workflows activities workers client cli emulator
 	$(BIN)/lint-imports
 
 format: $(READY) ## let ruff format and fix
