@@ -1,10 +1,10 @@
 """Whether a job runs is asked of a real Temporal server, from within an activity."""
 
-import shutil
 from datetime import timedelta
 
 from groupage.activities.registry import Context
 from groupage.activities.settings import ActivitySettings
+from groupage.workers.embedded import find_binary
 from temporalio import activity, workflow
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -32,7 +32,7 @@ class Asking:
 
 
 async def test_a_job_runs_while_its_workflow_does_and_not_before_or_after():
-    server = await WorkflowEnvironment.start_local(dev_server_existing_path=shutil.which("temporal"))
+    server = await WorkflowEnvironment.start_local(dev_server_existing_path=find_binary())
     async with server:
         parts = {"workflows": [Job, Asking], "activities": [ask], "workflow_runner": UnsandboxedWorkflowRunner()}
         async with Worker(server.client, task_queue="q", **parts):
