@@ -185,6 +185,7 @@ class _Collector:
             endpoint=self._plan.endpoint,
             members=members,
             read_line=self._provider.read_line,
+            plain_chat=getattr(self._provider, "plain_chat", False),
             normaliser=normaliser,
             stop=stop,
         )

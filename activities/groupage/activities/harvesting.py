@@ -15,6 +15,7 @@ from typing import Any, Self
 import orjson
 import zstandard
 from groupage.activities.normalising import Normaliser
+from groupage.activities.plain_answers import PlainChat
 from groupage.activities.providers.base import Answer
 from groupage.activities.threads import check
 from groupage.schemas import ErrorClass
@@ -25,6 +26,8 @@ from groupage.store.shard_results import ShardResultWriter
 ReadLine = Callable[[bytes, str], Answer]
 
 _LINES_BETWEEN_CHECKS = 2048
+PLAIN_MISSES_MAX = 1000
+"""A file of which so many more lines than not are not plain is read the long way from there on."""
 _NOT_RUN = frozenset({ErrorClass.expired, ErrorClass.cancelled})
 _BROKEN = frozenset({"not_json", "not_utf8"})
 """Codes of a line that cannot be parsed: as a file's last, unended line they say that the file is cut (RP-04)."""
@@ -84,8 +87,11 @@ class Reader:
         read_line: ReadLine,
         normaliser: Normaliser,
         stop: threading.Event,
+        plain_chat: bool = False,
     ) -> None:
+        """`plain_chat`: the lines are OpenAI's, so that the short way may be tried first."""
         self._tag = tag
+        self._plain_chat = plain_chat and endpoint == "/v1/chat/completions"
         self._endpoint = endpoint
         self._read_line = read_line
         self._normaliser = normaliser
@@ -105,7 +111,8 @@ class Reader:
     ) -> None:
         known, read_line, endpoint = self._known, self._read_line, self._endpoint
         line_of, add = self._normaliser.line, writer.add
-        lines = answered = failed = 0
+        short_way = PlainChat(known, self._normaliser, writer).add if self._plain_chat else _not_tried
+        lines = answered = failed = misses = 0
         line, answer = b"", None
         # A binary file is split on 0x0A alone (cases.md RP-01).
         with path.open("rb", buffering=1 << 20) as file:
@@ -115,6 +122,13 @@ class Reader:
                 if line.isspace():
                     continue
                 lines += 1
+                if short_way(line):
+                    answered += 1
+                    answer = None
+                    continue
+                misses += 1
+                if misses > PLAIN_MISSES_MAX + answered:
+                    short_way = _not_tried
                 answer = read_line(line, endpoint)
                 index = known.get(answer.wire_id)  # type: ignore[arg-type]  # None is no key: quarantined
                 if index is None:
@@ -148,3 +162,7 @@ class Reader:
             harvest.quarantined_cost_nano += self._normaliser.cost_nanos(answer.model, answer.usage)
         quarantine.add(*where, reason, line.rstrip(b"\n"))
         harvest.quarantined += 1
+
+
+def _not_tried(_line: bytes) -> bool:
+    return False

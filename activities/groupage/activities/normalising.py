@@ -33,13 +33,13 @@ class Normaliser:
         ended_at: datetime,
         batch_id: str = "",
     ) -> None:
-        self._provider = provider
+        self.provider = provider
         self._model = model
         self._free = endpoint in FREE_ENDPOINTS
-        self._route = route
-        self._rounds = round_ + 1
+        self.route = route
+        self.rounds = round_ + 1
         self._book = prices
-        self._batch_id = batch_id
+        self.batch_id = batch_id
         self.ended_at = ended_at
         self._earliest = int((sent_at - CLOCK_SKEW - _EPOCH).total_seconds())
         self._latest = int((ended_at + CLOCK_SKEW - _EPOCH).total_seconds())
@@ -53,8 +53,7 @@ class Normaliser:
         cost = sync_cost = None
         estimated = False
         if usage is not None:
-            prices = self._prices.get(model) or self._look_up(model)
-            price, sync_price = prices
+            price, sync_price = self._prices.get(model) or self.prices_of(model)
             if price is None:
                 estimated = True
             else:
@@ -65,16 +64,16 @@ class Normaliser:
         elif answer.error_class is None and not self._free:
             estimated = True
         provider_ids = {}
-        if self._batch_id:
-            provider_ids["batch"] = self._batch_id
+        if self.batch_id:
+            provider_ids["batch"] = self.batch_id
         if answer.request_id:
             provider_ids["request"] = answer.request_id
         return ResultLine(
             index,
             answer.outcome,
-            self._provider,
-            self._route,
-            self._rounds,
+            self.provider,
+            self.route,
+            self.rounds,
             self._produced_at(answer),
             answer.error_class,
             answer.code,
@@ -97,14 +96,13 @@ class Normaliser:
 
     def cost_nanos(self, model: str | None, usage: Usage) -> int:
         """What a line costs that belongs to no request of ours; 0 where no price is known."""
-        price, _ = self._look_up(model or self._model)
+        price, _ = self.prices_of(model or self._model)
         return price.nanos(usage) if price else 0
 
-    def _look_up(self, model: str) -> tuple[Price | None, Price | None]:
+    def prices_of(self, model: str) -> tuple[Price | None, Price | None]:
         """Prices of the reported model, else of the one that was asked for (a deployment's own name)."""
         price, sync_price = (
-            self._book.price(model, route) or self._book.price(self._model, route)
-            for route in (self._route, Route.sync)
+            self._book.price(model, route) or self._book.price(self._model, route) for route in (self.route, Route.sync)
         )
         self._prices[model] = (price, sync_price)
         return price, sync_price
@@ -118,6 +116,10 @@ class Normaliser:
             created = body.get("created_at")
         if type(created) is not int:
             created = int(created) if type(created) is float and abs(created) < 2**53 else 0
+        return self.moment_of(created)
+
+    def moment_of(self, created: int) -> datetime:
+        """When an answer was made by what it says (Unix seconds), if that can be believed."""
         if created in self._moments:
             return self._moments[created]
         if not self._earliest <= created <= self._latest:

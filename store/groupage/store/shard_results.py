@@ -110,7 +110,15 @@ class ShardResultWriter:
     def add(self, line: ResultLine) -> None:
         """One result. Several of one index are fine: an answered one beats the others."""
         fragment = encode_fragment(line)
-        self._tuples.append(result_row(line, len(fragment), self._codes, self._models))
+        self.add_encoded(fragment, result_row(line, len(fragment), self._codes, self._models))
+
+    def model_code(self, model: str) -> int:
+        """The number that stands for a model in rows of this writer."""
+        return self._models.code(model)
+
+    def add_encoded(self, fragment: bytes, row: tuple[int, ...]) -> None:
+        """One result that is encoded already: its fragment and its RESULT_ROW."""
+        self._tuples.append(row)
         self._spool.write(fragment)
         if len(self._tuples) >= 4096:
             self._pack()

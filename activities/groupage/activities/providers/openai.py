@@ -211,6 +211,9 @@ class OpenAIProvider:
                 f"{what}: {type(error).__name__}: {error}", error_class=ErrorClass.transient, code="cut_short"
             ) from error
 
+    plain_chat = True
+    """Lines have the shape that `plain_answers` knows."""
+
     def read_line(self, line: bytes, endpoint: str) -> Answer:
         return read_batch_line(line, endpoint)
 
