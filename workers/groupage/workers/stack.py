@@ -1,6 +1,7 @@
 """All that a command needs around it: store, Temporal (configured, or embedded), a worker in this process."""
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,6 +25,8 @@ from groupage.workers.telemetry import runtime
 from groupage.workers.worker import worker_in_process
 
 log = structlog.get_logger(__name__)
+
+SWITCH_S = 0.0005
 
 T = TypeVar("T")
 
@@ -69,6 +72,9 @@ async def run_with_stack(
     """
     if workers:
         bound_allocator()
+        # The event loop that moves files and answers Temporal gets its turn at once, not after 5 ms for each
+        # thread that parses: a million requests took 36 s instead of 53 in one process.
+        sys.setswitchinterval(SWITCH_S)
     store = await open_configured_store(settings)
     sdk_runtime = runtime(settings.metrics)
     async with AsyncExitStack() as outer:
