@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -68,8 +69,9 @@ def run_command(source: Path, output: Path, *options: str) -> list[str]:
 class Bench:
     """One emulator and one scratch directory for all runs of one size."""
 
-    def __init__(self, folder: Path, emulator: EmulatorProcess, requests: int) -> None:
+    def __init__(self, folder: Path, emulator: EmulatorProcess, requests: int, workers: int) -> None:
         self.folder = folder
+        self.workers = workers
         self.emulator = emulator
         self.source = folder / "in.jsonl"
         self.input_bytes = write_requests(self.source, requests)
@@ -95,19 +97,23 @@ class Bench:
         return Figures("groupage run", run.wall_s, processes, provider.cpu_s()), output
 
     def deployed(self) -> tuple[Figures, Path]:
-        """Temporal and a worker run already; `groupage run` is the client."""
+        """Temporal and its workers run already; `groupage run` is the client."""
         folder = self._fresh("deployed")
         output = folder / "out.jsonl"
         env = clean_environment(folder / "state", self.emulator.base_url)
-        with (
-            _services(env, self.folder / "dev.log") as pid,
-            Watch(self.emulator.pid) as provider,
-            Watch(pid) as serving,
-        ):
+        with contextlib.ExitStack() as stack:
+            services = [stack.enter_context(_service("dev", env, self.folder / "dev.log"))]
+            services += [
+                stack.enter_context(_service("worker", env, self.folder / f"worker-{n}.log"))
+                for n in range(1, self.workers)
+            ]
+            provider = stack.enter_context(Watch(self.emulator.pid))
+            serving = [stack.enter_context(Watch(pid)) for pid in services]
             run = run_watched(run_command(self.source, output, "--no-worker"), env, self.folder / "client.log")
             steps = asyncio.run(_steps(folder / "state"))
-        worker = serving.main()
-        processes = [_named(run, "client"), Usage("worker", worker.cpu_s, worker.peak_mib), *_servers(serving)]
+        used = [watch.main() for watch in serving]
+        workers = [Usage("worker", one.cpu_s, one.peak_mib) for one in used]
+        processes = [_named(run, "client"), *workers, *_servers(serving[0])]
         return Figures("groupage deployed", run.wall_s, processes, provider.cpu_s(), steps), output
 
     def _fresh(self, name: str) -> Path:
@@ -128,16 +134,16 @@ def _servers(watch: Watch) -> list[Usage]:
 
 
 @contextlib.contextmanager
-def _services(env: dict[str, str], log: Path) -> Iterator[int]:
-    """`groupage dev`: yields its process id once a worker polls."""
+def _service(command: str, env: dict[str, str], log: Path) -> Iterator[int]:
+    """`groupage dev` or `groupage worker`: yields its process id once it polls."""
     with log.open("ab") as out:
-        process = subprocess.Popen([GROUPAGE, "dev"], env=env, stdout=out, stderr=out)
+        begun = log.stat().st_size
+        process = subprocess.Popen([GROUPAGE, command], env=env, stdout=out, stderr=out)
         try:
             deadline = time.monotonic() + 60
-            begun = log.stat().st_size
             while b"task queues" not in log.read_bytes()[begun:]:
                 if process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"groupage dev did not start: {log.read_text()[-2000:]}")
+                    raise RuntimeError(f"groupage {command} did not start: {log.read_text()[-2000:]}")
                 time.sleep(0.1)
             time.sleep(2.0)
             yield process.pid
@@ -161,7 +167,7 @@ def show(figures: list[Figures], requests: int, input_bytes: int) -> None:
     print(
         f"\n{requests:,} requests, {input_bytes / requests:.0f} bytes a line, turnaround {TURNAROUND}, poll {POLL_S:g} s"
     )
-    bare = statistics.median(one.wall_s for one in figures if one.side == "bare loop")
+    bare = statistics.median([one.wall_s for one in figures if one.side == "bare loop"] or [math.nan])
     for side in dict.fromkeys(one.side for one in figures):
         runs = [one for one in figures if one.side == side]
         wall = statistics.median(one.wall_s for one in runs)
@@ -187,6 +193,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("sizes", nargs="*", type=int, default=[100_000])
     options.add_argument("--runs", type=int, default=1, help="of each side, in turn")
+    options.add_argument("--workers", type=int, default=1, help="worker processes of the deployed side")
     options.add_argument("--sides", default="bare,alone,deployed", help="which to run")
     options.add_argument("--directory", type=Path, help="scratch space: some 8 kB a request")
     options.add_argument("--json", type=Path, help="write the figures there, too")
@@ -200,7 +207,7 @@ def main() -> None:
         folder = Path(tempfile.mkdtemp(prefix="groupage-bench-", dir=given.directory))
         try:
             with EmulatorProcess(folder / "emulator", turnaround=TURNAROUND) as emulator:
-                bench = Bench(folder, emulator, requests)
+                bench = Bench(folder, emulator, requests, given.workers)
                 figures = _run_all(bench, given.runs, given.sides.split(","))
             show(figures, requests, bench.input_bytes)
             told.append({"requests": requests, "figures": [asdict(one) for one in figures]})
