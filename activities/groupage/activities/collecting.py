@@ -18,6 +18,7 @@ from pathlib import Path
 import zstandard
 from groupage.activities.harvesting import Harvest, Quarantine, Reader
 from groupage.activities.late import REPORT, note_if_late
+from groupage.activities.memory import give_back
 from groupage.activities.normalising import Normaliser
 from groupage.activities.pricing import PriceBook
 from groupage.activities.providers.base import BatchProvider, ResultFile
@@ -98,6 +99,7 @@ async def _download_and_read(
         same = digests is not None and digests == before
         async with limits.heavy:
             read = await in_thread(partial(collector.read, downloads, same=same, final=turn == DOWNLOADS))
+            await asyncio.to_thread(give_back)
         if read.results is not None:
             read.notes += lost
             return read
