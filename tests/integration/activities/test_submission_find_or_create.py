@@ -141,7 +141,7 @@ async def test_SU_02_a_create_that_was_accepted_but_answered_badly_is_adopted(wo
 
 async def test_SU_02_a_create_without_an_answer_in_time_is_unknown_and_then_adopted(make_world, emulator):
     emulator.faults(calls=[{"call": "batches.create", "action": "slow", "seconds": "5s", "times": 1}])
-    world = make_world(provider={"create_timeout_s": 0.3})
+    world = make_world(provider={"create_timeout_s": 2.0})
     shard = world.shard()
     with pytest.raises(ApplicationError, match="no answer within"):
         await world.submit(shard)

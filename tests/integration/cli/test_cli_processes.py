@@ -156,7 +156,9 @@ def test_doctor_names_what_is_wrong_and_shows_no_key(groupage: Commands) -> None
     fine = groupage.call("doctor", "--json")
     assert fine.returncode == 0, fine.stdout
     verdicts = {finding["check"]: finding["verdict"] for finding in json.loads(fine.stdout)}
-    assert verdicts == {"settings": "ok", "store": "ok", "temporal": "ok", "provider openai": "ok", "clock": "ok"}
+    # The emulated provider sends no Date header at this address: nothing to judge the clock by is no fault.
+    assert verdicts.pop("clock") in {"ok", "note"}
+    assert verdicts == {"settings": "ok", "store": "ok", "temporal": "ok", "provider openai": "ok"}
     groupage.emulator.stop()
     groupage.environment |= {"OPENAI_API_KEY": "sk-secret"}
     ill = groupage.call("doctor")

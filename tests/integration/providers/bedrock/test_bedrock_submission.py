@@ -35,7 +35,7 @@ async def test_SU_01_a_worker_killed_after_create_adopts_the_job(world, emulator
     ids=["SU-02 reply lost", "SU-04 500 though accepted", "timeout"],
 )
 async def test_SU_02_an_ambiguous_create_is_looked_for_and_adopted(make_world, emulator, fault):
-    world = make_world(provider={"create_timeout_s": 1.0})
+    world = make_world(provider={"create_timeout_s": 3.0})
     emulator.faults(calls=[{"call": CALL, "nth": [1], **fault}])
     ref = await world.planned()
     submitted, failures = await attempts_of(world.activities.submit_batch, SubmitBatch(shard=ref))

@@ -107,9 +107,10 @@ async def test_RP_14_RP_16_truncated_and_refused_are_answers_of_their_own(world,
 async def test_a_reply_that_does_not_come_may_have_been_paid(world, emulator, fault, code, model):
     emulator.faults(calls=[{"call": "sync", **fault}])
     began = time.monotonic()
-    answer = await world.adapter.complete(call_of(body_of(5, model), timeout_s=1.0))
+    patience_s = 1.0 if code == "timeout" else 9.0
+    answer = await world.adapter.complete(call_of(body_of(5, model), timeout_s=patience_s))
     assert (answer.error_class, answer.code) == (ErrorClass.transient, code), answer.message
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 20
 
 
 async def test_many_slow_calls_at_once_keep_nothing_else_waiting(world, emulator):
