@@ -119,6 +119,8 @@ class Bench:
     def _fresh(self, name: str) -> Path:
         self._runs += 1
         self.emulator.reset()
+        # What the run before has written must not be on its way to the disk during this one.
+        os.sync()
         folder = self.folder / f"{name}-{self._runs}"
         folder.mkdir()
         return folder
