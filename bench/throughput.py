@@ -32,6 +32,8 @@ from bench.steps import Step, steps_of
 
 TURNAROUND = "1s"
 POLL_S = 1.0
+WORKERS = min(4, os.cpu_count() or 1)
+"""One a core: Python runs one thread at a time in each."""
 GROUPAGE = str(Path(sys.executable).with_name("groupage"))
 
 
@@ -195,7 +197,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("sizes", nargs="*", type=int, default=[100_000])
     options.add_argument("--runs", type=int, default=1, help="of each side, in turn")
-    options.add_argument("--workers", type=int, default=1, help="worker processes of the deployed side")
+    options.add_argument("--workers", type=int, default=WORKERS, help="worker processes of the deployed side")
     options.add_argument("--sides", default="bare,alone,deployed", help="which to run")
     options.add_argument("--directory", type=Path, help="scratch space: some 8 kB a request")
     options.add_argument("--json", type=Path, help="write the figures there, too")
