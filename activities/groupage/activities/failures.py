@@ -130,4 +130,8 @@ def reported() -> Generator[None, None, None]:
     try:
         yield
     except GroupageError as error:
-        raise to_application_error(error, activity.info().attempt) from error
+        failure = to_application_error(error, activity.info().attempt)
+        activity.logger.info("%s: %s", failure.type, failure.message, exc_info=error)
+        # Without the chain of causes: the server keeps 4 KiB of a failure, and SDKs' stack traces would take the
+        # place of the one line that says what is wrong (`temporal workflow describe`, Web UI).
+        raise failure from None
