@@ -1,7 +1,7 @@
 """Names and messages that workflows, clients and the temporal CLI exchange. Search attributes too."""
 
 from groupage.schemas._base import Message
-from groupage.schemas.batches import ShardRef, ShardReport
+from groupage.schemas.batches import ShardRef
 from groupage.schemas.jobs import JobPolicy
 
 BATCH_JOB = "BatchJob"
@@ -45,7 +45,3 @@ class ProviderBatchInput(Message):
     stop: StopBatch | None = None
     """Set where a shard that was lost is started again only to stop it: its batch is looked for by the tag,
     cancelled and harvested; none is created."""
-
-
-class ShardDone(Message):
-    report: ShardReport
