@@ -113,7 +113,11 @@ _FINGERPRINTS = {
 }
 
 
-_FOREIGN = {"/v1/messages": "groupage.emulator.anthropic.answers", "bedrock": "groupage.emulator.bedrock.answers"}
+_FOREIGN = {
+    "/v1/messages": "groupage.emulator.anthropic.answers",
+    "bedrock": "groupage.emulator.bedrock.answers",
+    "gemini": "groupage.emulator.gemini.answers",
+}
 
 
 def _prompt(endpoint: str, body: dict[str, Any]) -> Any:
