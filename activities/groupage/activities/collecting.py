@@ -14,14 +14,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import zstandard
 from groupage.activities.harvesting import Harvest, Quarantine, Reader
 from groupage.activities.late import REPORT, note_if_late
+from groupage.activities.matching import Echoes
 from groupage.activities.memory import give_back
 from groupage.activities.normalising import Normaliser
 from groupage.activities.pricing import PriceBook
-from groupage.activities.providers.base import BatchProvider, ResultFile
+from groupage.activities.providers.base import BatchProvider, EchoingProvider, ResultFile, traits_of
 from groupage.activities.threads import check, in_thread
 from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, Outcome, ShardPlan, ShardReport
 from groupage.schemas.activity_calls import CollectBatch
@@ -30,6 +32,7 @@ from groupage.store import keys
 from groupage.store.objects import Store
 from groupage.store.results import ResultLine
 from groupage.store.rows import Indices, dollars
+from groupage.store.segments import SegmentReader, read_manifest
 from groupage.store.shard_results import ShardResults, ShardResultWriter
 from groupage.store.shards import read_members, read_shard_plan
 
@@ -190,6 +193,7 @@ class _Collector:
             plain_chat=getattr(self._provider, "plain_chat", False),
             normaliser=normaliser,
             stop=stop,
+            echoes=partial(self._echoes, members) if traits_of(self._provider).echoes else None,
         )
         quarantined = self._folder / QUARANTINE
         with ShardResultWriter(self._store, *self._at, directory=self._folder) as writer:
@@ -206,6 +210,13 @@ class _Collector:
                 writer.add(line)
             check(stop)
             return _Read(writer.close(), harvest, missing)
+
+    def _echoes(self, members: Indices, waiting: Indices) -> Echoes:
+        """The members by what a line that repeats their request would say; only those that wait can be taken."""
+        job, endpoint = self._call.shard.job, self._plan.endpoint
+        provider = cast("EchoingProvider", self._provider)
+        bodies = SegmentReader(self._store, read_manifest(self._store, job.tenant, job.key)).bodies(members)
+        return Echoes(((index, provider.echo_of(endpoint, body)) for index, body in bodies), waiting.tolist())
 
     def _incomplete(self, harvest: Harvest, missing: Indices, *, same: bool) -> bool:
         """Whether fetching the files again may bring more (RP-04, RP-05).

@@ -1,5 +1,8 @@
 """Reading result files that lie on the local disk: lines to results, each joined by its id alone.
 
+Where a provider's lines may lack an id but repeat their request, such lines wait for a second pass, in which they
+are joined by that request (matching.py).
+
 Blocking and CPU-bound: runs in a thread. One pass, one JSON parse and one dump a line; memory is the
 shard's ids and 72 bytes a result.
 """
@@ -7,6 +10,7 @@ shard's ids and 72 bytes a result.
 import base64
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +18,7 @@ from typing import Any, Self
 
 import orjson
 import zstandard
+from groupage.activities.matching import Echoes, Later
 from groupage.activities.normalising import Normaliser
 from groupage.activities.plain_answers import PlainChat
 from groupage.activities.providers.base import Answer
@@ -24,6 +29,8 @@ from groupage.store.rows import Indices
 from groupage.store.shard_results import ShardResultWriter
 
 ReadLine = Callable[[bytes, str], Answer]
+MakeEchoes = Callable[[Indices], Echoes]
+"""From the members that have no line yet."""
 
 _LINES_BETWEEN_CHECKS = 2048
 PLAIN_MISSES_MAX = 1000
@@ -88,8 +95,12 @@ class Reader:
         normaliser: Normaliser,
         stop: threading.Event,
         plain_chat: bool = False,
+        echoes: MakeEchoes | None = None,
     ) -> None:
-        """`plain_chat`: the lines are OpenAI's, so that the short way may be tried first."""
+        """`plain_chat`: the lines are OpenAI's, so that the short way may be tried first.
+
+        `echoes` is called once, and only if there are lines that have no id but repeat their request.
+        """
         self._tag = tag
         self._plain_chat = plain_chat and endpoint == "/v1/chat/completions"
         self._endpoint = endpoint
@@ -98,20 +109,24 @@ class Reader:
         self._stop = stop
         # Whole ids as keys: a line's id is one of ours letter by letter, or it is not ours (promise 5).
         self._known = {wire_id(tag, index): index for index in members.tolist()}
+        self._members = members
+        self._echoes = echoes
+        self._later = Later()
 
     def read(self, files: list[tuple[str, Path]], writer: ShardResultWriter, quarantine: Quarantine) -> Harvest:
         """`files` are (name for people, path)."""
-        harvest = Harvest()
-        for name, path in files:
-            self._read_file(name, path, writer, quarantine, harvest)
-        return harvest
+        into = _Into(writer, quarantine, Harvest())
+        for at, (name, path) in enumerate(files):
+            self._read_file((at, name, path), into)
+        if self._later:
+            self._read_later(files, into)
+        return into.harvest
 
-    def _read_file(
-        self, name: str, path: Path, writer: ShardResultWriter, quarantine: Quarantine, harvest: Harvest
-    ) -> None:
+    def _read_file(self, source: tuple[int, str, Path], into: "_Into") -> None:
+        at, name, path = source
         known, read_line, endpoint = self._known, self._read_line, self._endpoint
-        line_of, add = self._normaliser.line, writer.add
-        short_way = PlainChat(known, self._normaliser, writer).add if self._plain_chat else _not_tried
+        line_of, add = self._normaliser.line, into.writer.add
+        short_way = PlainChat(known, self._normaliser, into.writer).add if self._plain_chat else _not_tried
         lines = answered = failed = misses = 0
         line, answer = b"", None
         # A binary file is split on 0x0A alone (cases.md RP-01).
@@ -132,25 +147,59 @@ class Reader:
                 answer = read_line(line, endpoint)
                 index = known.get(answer.wire_id)  # type: ignore[arg-type]  # None is no key: quarantined
                 if index is None:
-                    self._quarantine((name, number), line, answer, quarantine, harvest)
+                    if not self._waits(answer, at, file.tell() - len(line), number):
+                        self._quarantine((name, number), line, answer, into)
                     continue
                 if answer.error_class is None:
                     answered += 1
                 elif answer.error_class not in _NOT_RUN:
                     failed += 1
                 add(line_of(index, answer))
+        harvest = into.harvest
         harvest.lines += lines
         harvest.answered += answered
         harvest.failed += failed
         if answer is not None and not line.endswith(b"\n") and answer.code in _BROKEN:
             harvest.cut = True
 
+    def _waits(self, answer: Answer, file: int, offset: int, number: int) -> bool:
+        """Whether nothing is to be done with a line now: it says nothing, or its request tells later whose it is."""
+        if answer.says_nothing:
+            return True
+        if answer.wire_id is None and answer.echo is not None and self._echoes is not None:
+            self._later.add(answer, file, offset, number)
+            return True
+        return False
+
+    def _read_later(self, files: list[tuple[str, Path]], into: "_Into") -> None:
+        """Lines without an id, the answered ones first: each takes a request of the same content that is still free."""
+        assert self._echoes is not None
+        echoes, harvest = self._echoes(into.writer.missing(self._members)), into.harvest
+        with ExitStack() as opened:
+            handles = [opened.enter_context(path.open("rb")) for _, path in files]
+            for count, (at, offset, number) in enumerate(self._later, 1):
+                if not count % _LINES_BETWEEN_CHECKS:
+                    check(self._stop)
+                handles[at].seek(offset)
+                line = handles[at].readline()
+                answer = self._read_line(line, self._endpoint)
+                index, why = echoes.take(answer.echo)
+                if index is None:
+                    self._quarantine((files[at][0], number), line, answer, into, reason=why)
+                    continue
+                if answer.error_class is None:
+                    harvest.answered += 1
+                elif answer.error_class not in _NOT_RUN:
+                    harvest.failed += 1
+                into.writer.add(self._normaliser.line(index, answer))
+
     def _quarantine(
-        self, where: tuple[str, int], line: bytes, answer: Answer, quarantine: Quarantine, harvest: Harvest
+        self, where: tuple[str, int], line: bytes, answer: Answer, into: "_Into", *, reason: str = ""
     ) -> None:
+        harvest = into.harvest
         decoded = decode_wire_id(answer.wire_id) if answer.wire_id is not None else None
         if answer.wire_id is None:
-            reason = answer.code or "no_id"
+            reason = reason or answer.code or "no_id"
             harvest.unreadable_without_id += answer.error_class is ErrorClass.unreadable
         elif decoded is None:
             reason = "foreign_id"
@@ -160,8 +209,17 @@ class Reader:
             reason = "not_a_member"
         if answer.usage is not None:
             harvest.quarantined_cost_nano += self._normaliser.cost_nanos(answer.model, answer.usage)
-        quarantine.add(*where, reason, line.rstrip(b"\n"))
+        into.quarantine.add(*where, reason, line.rstrip(b"\n"))
         harvest.quarantined += 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Into:
+    """Where what is read goes."""
+
+    writer: ShardResultWriter
+    quarantine: Quarantine
+    harvest: Harvest
 
 
 def _not_tried(_line: bytes) -> bool:

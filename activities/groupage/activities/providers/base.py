@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from groupage.schemas import BatchStatus, ErrorClass, Outcome, ProviderLimits, Usage
 
@@ -21,6 +21,7 @@ class Submission:
 
     `look_since` is set where an earlier attempt may have uploaded the input: look for it among the
     files made since then before uploading. `not_ids` are batches of this tag that are known to be dead.
+    `left_s` is the time until the job's deadline, for providers that offer a choice of windows; None: not told.
     """
 
     tag: str
@@ -31,6 +32,7 @@ class Submission:
     intent_at: datetime
     look_since: datetime | None = None
     not_ids: Sequence[str] = ()
+    left_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +47,25 @@ class ResultFile:
     lines: bool = True
 
 
+class Echo(NamedTuple):
+    """Digests of the request that a line without an id repeats. What they are taken of is the adapter's business.
+
+    `exact` is of everything that was asked. `loose` leaves out what a server may write otherwise when it
+    repeats a request; it counts only where no other request of the shard has the same one.
+    """
+
+    exact: bytes
+    loose: bytes
+
+
 @dataclass(slots=True)
 class Answer:
     """One result line, or one sync reply, read and classified.
 
-    `wire_id` is None where the line carries no id: it is quarantined. `error_class` is None exactly
-    where the outcome is an answer. `body` is the provider's answer, parsed. `retry_after_s` is set on
-    sync replies only.
+    `wire_id` is None where the line carries no id: it is quarantined, unless its `echo` tells whose it is.
+    `error_class` is None exactly where the outcome is an answer. `body` is the provider's answer, parsed.
+    `retry_after_s` is set on sync replies only. A line that `says_nothing` repeats a request that did not
+    run; it is passed over (without a wire id), so that the request counts as one that is in no file.
     """
 
     wire_id: str | None
@@ -66,6 +80,8 @@ class Answer:
     usage: Usage | None = None
     request_id: str = ""
     retry_after_s: float | None = None
+    echo: Echo | None = None
+    says_nothing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +176,13 @@ class Traits:
     tags     batches can be found again by their tag. Without: `UntaggedProvider`, and one create at a time
     inline   the input travels in the create call itself, which therefore takes as long as an upload
     growth   bytes by which translating a portable body may lengthen a line, planned for beside the overhead
+    echoes   result lines repeat their request, and may do without an id: `EchoingProvider`
     """
 
     tags: bool = True
     inline: bool = False
     growth: int = 0
+    echoes: bool = False
 
 
 _USUAL = Traits()
@@ -201,4 +219,12 @@ class UntaggedProvider(BatchProvider, Protocol):
         A stand-in has an id of the adapter's own making. `status` of it tells, once that can be known, the
         batch that is proven ours, or a failure where none is; `cancel` and `delete` touch only what is proven.
         """
+        ...
+
+
+class EchoingProvider(BatchProvider, Protocol):
+    """One whose result lines repeat the request."""
+
+    def echo_of(self, endpoint: str, body: bytes) -> Echo:
+        """What a line that repeats this request would carry as its `echo`. `body` as `render` gets it."""
         ...
