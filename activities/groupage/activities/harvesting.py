@@ -147,8 +147,7 @@ class Reader:
                 answer = read_line(line, endpoint)
                 index = known.get(answer.wire_id)  # type: ignore[arg-type]  # None is no key: quarantined
                 if index is None:
-                    if not self._waits(answer, at, file.tell() - len(line), number):
-                        self._quarantine((name, number), line, answer, into)
+                    self._nobodys((at, file.tell() - len(line)), (name, number), line, answer, into)
                     continue
                 if answer.error_class is None:
                     answered += 1
@@ -162,14 +161,16 @@ class Reader:
         if answer is not None and not line.endswith(b"\n") and answer.code in _BROKEN:
             harvest.cut = True
 
-    def _waits(self, answer: Answer, file: int, offset: int, number: int) -> bool:
-        """Whether nothing is to be done with a line now: it says nothing, or its request tells later whose it is."""
+    def _nobodys(
+        self, place: tuple[int, int], where: tuple[str, int], line: bytes, answer: Answer, into: "_Into"
+    ) -> None:
+        """A line without an id of ours: it says nothing, or its request tells later whose it is, or nothing does."""
         if answer.says_nothing:
-            return True
+            return
         if answer.wire_id is None and answer.echo is not None and self._echoes is not None:
-            self._later.add(answer, file, offset, number)
-            return True
-        return False
+            self._later.add(answer, *place, where[1])
+        else:
+            self._quarantine(where, line, answer, into)
 
     def _read_later(self, files: list[tuple[str, Path]], into: "_Into") -> None:
         """Lines without an id, the answered ones first: each takes a request of the same content that is still free."""
