@@ -16,6 +16,7 @@ from groupage.emulator.calls import TRANSPORT
 from groupage.emulator.core import Emulator
 from groupage.emulator.faults import FaultPlan
 from groupage.emulator.settings import Settings
+from groupage.emulator.vertex import bigquery
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -38,6 +39,7 @@ def build_app(core: Emulator) -> Starlette:
         await core.close()
 
     providers = [*openai.routes(core), *anthropic.routes(core), *bedrock.routes(core)]
+    providers += bigquery.routes(core)
     return Starlette(routes=[*providers, *admin.routes(core)], lifespan=lifespan)
 
 

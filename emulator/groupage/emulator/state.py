@@ -5,6 +5,7 @@ before the caller gets an answer: a killed process loses nothing that was acknow
 """
 
 import fcntl
+import shutil
 import sqlite3
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -150,6 +151,7 @@ class State:
         for part in ("files", "work", "ledger"):
             for path in (self.directory / part).iterdir():
                 path.unlink(missing_ok=True)
+        shutil.rmtree(self.directory / "bigquery", ignore_errors=True)
         self._load()
 
     def next_number(self, name: str) -> int:
