@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import typer
-from groupage.activities.providers.compatibility import DIALECTS
 from groupage.activities.settings import ActivitySettings, ProviderSettings
 from groupage.cli.app import app
 from groupage.schemas import JobPolicy, Outcome, Result
+from groupage.schemas.catalog import load_catalog
 from groupage.schemas.jobs import JobSpec
 from groupage.schemas.signals import SEARCH_ATTRIBUTES
 from groupage.schemas.states import Decision, ErrorClass, Health, JobState
@@ -59,8 +59,11 @@ def test_the_page_of_settings_states_the_defaults():
 
 def test_every_adapter_and_its_variables_are_in_the_page_of_settings():
     words = in_code(text_of("docs/settings.md"))
-    for kind, dialect in DIALECTS.items():
-        assert {kind, dialect.api_key_env, dialect.base_url_env} - {""} - words == set()
+    for name in load_catalog().providers:
+        facts = load_catalog().get(name)
+        assert facts is not None
+        variables = (facts.api_key_env, facts.base_url_env, facts.root_env)
+        assert {name, *(each.value for each in variables if each)} - words == set()
 
 
 @pytest.mark.parametrize("command", ["run", "submit", "results", "status", "watch", "cancel", "decide", "jobs"])

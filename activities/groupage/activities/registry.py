@@ -8,6 +8,7 @@ from groupage.activities.intents import Window
 from groupage.activities.providers.base import BatchProvider, traits_of
 from groupage.activities.settings import DEFAULT_PROFILE, ActivitySettings, ProviderSettings
 from groupage.schemas import ErrorClass, JobRef
+from groupage.schemas.catalog import Catalog, load_catalog
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.ids import job_workflow_id
 from groupage.store.deployment import deployment_owner
@@ -20,6 +21,12 @@ def _openai(name: str, settings: ProviderSettings) -> BatchProvider:
     from groupage.activities.providers.openai import OpenAIProvider
 
     return OpenAIProvider(name, settings)
+
+
+def _azure(name: str, settings: ProviderSettings) -> BatchProvider:
+    from groupage.activities.providers.azure import AzureProvider
+
+    return AzureProvider(name, settings)
 
 
 def _bedrock(name: str, settings: ProviderSettings) -> BatchProvider:
@@ -37,13 +44,15 @@ def _anthropic(name: str, settings: ProviderSettings) -> BatchProvider:
 ADAPTERS: dict[str, AdapterFactory] = {
     "openai": _openai,
     "anthropic": _anthropic,
-    "azure": _openai,
-    "groq": _openai,
-    "alibaba": _openai,
-    "openai-compatible": _openai,
+    "azure": _azure,
     "bedrock": _bedrock,
 }
-"""By `ProviderSettings.kind`, which defaults to the provider's name. A new adapter adds itself here."""
+"""By the dialect that the catalog says of a provider. A new adapter adds itself here."""
+
+
+def _dialect(catalog: Catalog, provider: str) -> str:
+    facts = catalog.get(provider)
+    return facts.dialect if facts else ""
 
 
 class Context:
@@ -82,13 +91,16 @@ class Context:
                 code="unknown_profile",
                 hint=f"add it to the worker's settings as providers.{name}/{profile}",
             )
-        factory = ADAPTERS.get(settings.kind or name)
+        catalog = load_catalog(settings.catalog)
+        facts = catalog.get(settings.kind or name)
+        factory = ADAPTERS.get(facts.dialect) if facts else None
         if factory is None:
+            usable = ", ".join(each for each in catalog.providers if _dialect(catalog, each) in ADAPTERS)
             raise ProviderError(
                 f"no adapter is known for provider {name!r}",
                 error_class=ErrorClass.account,
                 code="unknown_provider",
-                hint=f"use one of {', '.join(sorted(ADAPTERS))}, or set the provider's kind to one of them",
+                hint=f"use one of {usable}, or set the provider's kind to one of them, or describe it in a catalog",
             )
         made = factory(name, settings)
         self._providers[name, profile] = made

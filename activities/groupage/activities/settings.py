@@ -5,7 +5,7 @@ only: they are never part of a message, a log line or a repr.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,11 @@ class ProviderSettings:
     """
 
     kind: str = ""
-    """Which adapter; empty: the provider's own name."""
+    """Which provider of the catalog it is like; empty: the provider's own name."""
     base_url: str | None = None
-    """None: the variable or address that the adapter's compatibility profile names."""
+    """None: the variable or address that the catalog names."""
     api_key: str | None = field(default=None, repr=False)
-    """None: the variable that the compatibility profile names."""
+    """None: the variable that the catalog names."""
     api_key_env: str = ""
     """Another variable to read the key from."""
     connect_timeout_s: float = 10.0
@@ -43,7 +43,11 @@ class ProviderSettings:
     max_bytes: int | None = None
     max_line_bytes: int | None = None
     max_tokens: int | None = None
-    """Limits below or above the adapter's own, for accounts and servers that differ."""
+    """Limits below or above the catalog's, for accounts and servers that differ."""
+    completion_window: str = ""
+    """How long a batch may take, in the provider's words (24h, 7d); empty: the catalog's choice for the deadline."""
+    catalog: Path | None = None
+    """A catalog of one's own for this profile; None: the worker's."""
     files_expire_after_s: int = 14 * 86_400
     """Input files delete themselves after this, should every clean-up fail. OpenAI takes 1 h to 30 d,
     Azure 14 to 30 d: 14 d fits both."""
@@ -63,6 +67,8 @@ class ActivitySettings:
     """Local scratch space for files on their way; None: the system's temporary directory."""
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict)
     """By "openai" (its profile `default`) or "openai/work" (its profile `work`)."""
+    catalog: Path | None = None
+    """A catalog of one's own, merged over ours (groupage.schemas.catalog)."""
     create_visibility_s: float = 120.0
     """The settle window. A create call without a clear answer counts as unknown for this long after its
     intent; only a look after it that finds nothing proves it absent (cases.md SU-02). The call itself has
@@ -84,6 +90,9 @@ class ActivitySettings:
 
     def provider(self, name: str, profile: str = DEFAULT_PROFILE) -> ProviderSettings | None:
         """The named profile's settings; None if there are none. The default profile always exists."""
+        given = self.providers.get(f"{name}/{profile}")
         if profile == DEFAULT_PROFILE:
-            return self.providers.get(name) or self.providers.get(f"{name}/{profile}") or ProviderSettings()
-        return self.providers.get(f"{name}/{profile}")
+            given = self.providers.get(name) or given or ProviderSettings()
+        if given is None or given.catalog or self.catalog is None:
+            return given
+        return replace(given, catalog=self.catalog)

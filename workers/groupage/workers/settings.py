@@ -22,6 +22,7 @@ from typing import Any, Literal
 from groupage.activities.settings import ActivitySettings, ProviderSettings
 from groupage.client.config import ClientSettings
 from groupage.schemas import Duration
+from groupage.schemas.catalog import load_catalog
 from pydantic import Field, field_validator
 
 _WAITS_TYPES = {
@@ -36,6 +37,8 @@ class Settings(ClientSettings):
 
     providers: dict[str, ProviderSettings] = Field(default_factory=dict, repr=False)
     """By "openai" or "openai/profile"."""
+    catalog: Path | None = None
+    """A catalog of one's own (TOML), merged over ours: providers, limits, windows, prices (docs/providers.md)."""
 
     graceful_shutdown: Duration = timedelta(seconds=20)
     """How long activities may finish after SIGTERM; then they are cancelled and run elsewhere."""
@@ -65,6 +68,16 @@ class Settings(ClientSettings):
                     raise ValueError(f"{name}: unknown {', '.join(unknown)}; known: {', '.join(_PROVIDER_FIELDS)}")
         return value
 
+    @field_validator("catalog")
+    @classmethod
+    def _readable_catalog(cls, value: Path | None) -> Path | None:
+        # Read at once: what is wrong in it is told when a process starts, not in the middle of a job.
+        if value is None:
+            return None
+        path = value.expanduser().absolute()
+        load_catalog(path).check()
+        return path
+
     @field_validator("activities")
     @classmethod
     def _known_waits(cls, value: dict[str, float]) -> dict[str, float]:
@@ -75,7 +88,11 @@ class Settings(ClientSettings):
 
     def activity_settings(self, spool_dir: Path | None) -> ActivitySettings:
         given = ActivitySettings(
-            store_url=self.store_url, store_options=self.store_options, spool_dir=spool_dir, providers=self.providers
+            store_url=self.store_url,
+            store_options=self.store_options,
+            spool_dir=spool_dir,
+            providers=self.providers,
+            catalog=self.catalog,
         )
         waits: dict[str, Any] = {name: _WAITS_TYPES[name](value) for name, value in self.activities.items()}
         return replace(given, **waits)

@@ -29,6 +29,7 @@ from groupage.activities.providers.anthropic_bodies import MESSAGES, native_body
 from groupage.activities.providers.anthropic_errors import translate
 from groupage.activities.providers.anthropic_transfer import TAIL, body_size, first_wire_id, stream_body
 from groupage.activities.providers.base import Answer, Doubt, RemoteObject, ResultFile, Submission, SyncCall, Traits
+from groupage.activities.providers.compatibility import limits_of
 from groupage.activities.providers.openai_errors import create_failed, read_object
 from groupage.activities.providers.openai_files import save_body
 from groupage.activities.settings import ProviderSettings
@@ -43,12 +44,8 @@ if TYPE_CHECKING:
 BATCHES = "/v1/messages/batches"
 PAGE = 1000
 """Batches a page, the most that the API gives (providers.md section 3)."""
-MAX_REQUESTS = 100_000
 MAX_BODY_BYTES = 256_000_000
-MAX_BYTES = 240_000_000
-"""Of the 256 MB that a body may have: what is translated may grow by more than is planned for."""
-MAX_LINE_BYTES = 32_000_000
-"""The messages API takes 32 MB a request."""
+"""The catalog's limit is lower: what is translated may grow by more than is planned for."""
 PROBES_KEPT = 10_000
 SWEPT_MAX = 2000
 """Ended batches that one sweep opens to see whose they are, newest first: two minutes of the rate limit."""
@@ -72,16 +69,8 @@ class AnthropicProvider:
 
     # ----- what a batch may hold, and how a line is written -----
 
-    def limits(self, endpoint: str, model: str) -> ProviderLimits:  # noqa: ARG002  # one limit for all of them here
-        settings = self._settings
-        max_bytes = settings.max_bytes or MAX_BYTES
-        return ProviderLimits(
-            max_requests=settings.max_requests or MAX_REQUESTS,
-            max_bytes=max_bytes,
-            max_line_bytes=min(settings.max_line_bytes or MAX_LINE_BYTES, max_bytes),
-            max_tokens=settings.max_tokens,
-            completion_window_s=86_400,
-        )
+    def limits(self, endpoint: str, model: str) -> ProviderLimits:  # noqa: ARG002  # they differ by model alone
+        return limits_of(self.name, self._settings, model)
 
     def render(self, wire_id: str, endpoint: str, body: bytes) -> bytes:
         """One element of the array `requests`, with its comma: JSON has no raw 0x0A, so it is one line."""

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import orjson
 from groupage.activities.answers_bedrock import read_line, read_output, usage_of_headers
 from groupage.activities.providers.base import Answer, RemoteObject, ResultFile, Submission, SyncCall
-from groupage.activities.providers.bedrock_bodies import LINE_MAX_BYTES, invocation_type, model_input, render
+from groupage.activities.providers.bedrock_bodies import invocation_type, model_input, render
 from groupage.activities.providers.bedrock_clients import Clients
 from groupage.activities.providers.bedrock_errors import create_failed, not_of_shape, translate
 from groupage.activities.providers.bedrock_jobs import (
@@ -44,6 +44,7 @@ from groupage.activities.providers.bedrock_objects import (
 )
 from groupage.activities.providers.bedrock_options import read_options, wrong
 from groupage.activities.providers.bedrock_runtime import Reply, bucket_s, converse, detached, invoke
+from groupage.activities.providers.compatibility import facts_of
 from groupage.activities.providers.openai_batches import rank
 from groupage.activities.settings import ProviderSettings
 from groupage.activities.threads import in_thread
@@ -54,9 +55,6 @@ from groupage.schemas.requests import NATIVE_ENDPOINTS
 
 T = TypeVar("T")
 
-MAX_REQUESTS = 50_000
-MAX_BYTES = 1_000_000_000
-"""Service Quotas: records and bytes of one input file (docs/providers.md)."""
 PAGE = 1000
 MAX_PAGES = 1000
 CLOCK_SKEW = timedelta(minutes=10)
@@ -75,17 +73,17 @@ class BedrockProvider:
 
     def limits(self, endpoint: str, model: str) -> ProviderLimits:
         settings = self._settings
+        facts = facts_of(self.name, settings, model)
         # A translated body may be longer than the one that was counted: by half, where messages are tiny.
-        most = MAX_BYTES if endpoint in NATIVE_ENDPOINTS["bedrock"] else MAX_BYTES // 2
-        max_bytes = settings.max_bytes or most
-        return ProviderLimits(
-            max_requests=settings.max_requests or MAX_REQUESTS,
-            max_bytes=max_bytes,
-            max_line_bytes=min(settings.max_line_bytes or LINE_MAX_BYTES, max_bytes),
+        most = facts.max_bytes.value // (1 if endpoint in NATIVE_ENDPOINTS["bedrock"] else 2)
+        limits = facts.limits(
+            max_requests=settings.max_requests,
+            max_bytes=settings.max_bytes or most,
+            max_line_bytes=settings.max_line_bytes,
             max_tokens=settings.max_tokens,
             min_requests=self._options.minimum(model),
-            completion_window_s=self._options.timeout_hours * 3600,
         )
+        return limits.model_copy(update={"completion_window_s": self._options.timeout_hours * 3600})
 
     def render(self, wire_id: str, endpoint: str, body: bytes) -> bytes:
         return render(wire_id, endpoint, body)

@@ -8,9 +8,6 @@ from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.portable import Inexpressible, target_endpoint, translate
 
-LINE_MAX_BYTES = 25_000_000
-"""Longest body that InvokeModel takes (`Body` in botocore's model); nothing is said of records."""
-
 _TYPES = {"/invoke": "InvokeModel", "/converse": "Converse"}
 
 

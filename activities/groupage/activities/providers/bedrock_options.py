@@ -26,8 +26,6 @@ from groupage.schemas.errors import ProviderError
 
 TIMEOUT_HOURS = (24, 168)
 """Bounds of timeoutDurationInHours in botocore's model."""
-MIN_REQUESTS = 100
-"""Service Quotas, "minimum number of records per batch inference job": 100 for most models."""
 
 _VARIABLES = {
     "bucket": "GROUPAGE_BEDROCK_BUCKET",
@@ -56,13 +54,15 @@ class BedrockOptions:
     bucket_owner: str
     kms_key: str
     timeout_hours: int
-    min_requests: int
+    min_requests: int | None
+    """None: the catalog's."""
     min_by_model: tuple[tuple[str, int], ...]
     """(part of a model's id, records), the longest part first."""
     region: str
     aws_profile: str
 
-    def minimum(self, model: str) -> int:
+    def minimum(self, model: str) -> int | None:
+        """None: nothing is set, the catalog's holds."""
         return next((least for part, least in self.min_by_model if part in model), self.min_requests)
 
     def folder(self, tag: str) -> str:
@@ -116,8 +116,9 @@ def _hours(text: str) -> int:
     return int(text)
 
 
-def _minimums(text: str) -> tuple[int, tuple[tuple[str, int], ...]]:
-    least, by_model = MIN_REQUESTS, []
+def _minimums(text: str) -> tuple[int | None, tuple[tuple[str, int], ...]]:
+    least: int | None = None
+    by_model: list[tuple[str, int]] = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         model, equals, number = part.rpartition("=")
         if not number.strip().isdecimal() or int(number) < 1 or bool(equals) != bool(model.strip()):

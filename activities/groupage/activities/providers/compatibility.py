@@ -1,77 +1,83 @@
-"""How servers that speak OpenAI's batch API differ, as data: one record a provider, no branches elsewhere.
+"""How servers that speak OpenAI's batch API differ, as plain values out of the catalog: no branches elsewhere.
 
-Numbers are the providers' published limits as of 2026-11 (docs/providers.md); what is unsure there can be
-overridden per profile in the worker's settings.
+What is unsure there can be overridden in a catalog of one's own, or per profile in the worker's settings.
 """
 
 from dataclasses import dataclass
 
-from groupage.schemas.limits import LINE_MAX_BYTES
-
-MB = 1_000_000
+from groupage.activities.settings import ProviderSettings
+from groupage.schemas import ProviderLimits
+from groupage.schemas.catalog import Fact, ProviderFacts, choose_window, provider_facts
 
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
     """One dialect of OpenAI's batch API."""
 
-    base_url: str = ""
+    base_url: str
     """Where it is if nothing else is set; empty: it has to be set."""
-    base_url_env: str = ""
-    api_key_env: str = ""
-    needs_key: bool = False
+    base_url_env: str
+    root_env: str
+    """Another variable, for the address under which the API is mounted; the adapter makes a base URL of it."""
+    api_key_env: str
+    needs_key: bool
     """True: calls to `base_url` itself are pointless without a key. Any other address may do without."""
-    completion_window: str = "24h"
-    completion_window_s: int = 86_400
-    max_requests: int = 50_000
-    max_bytes: int = 200 * MB
-    max_line_bytes: int = LINE_MAX_BYTES
-    list_takes_parameters: bool = True
+    windows: tuple[str, ...]
+    """Choices of completion_window, see `choose_window`."""
+    list_takes_parameters: bool
     """False: listings come in one page, newest or oldest first, and take no `limit` or `after`."""
-    metadata: bool = True
+    metadata: bool
     """False: batches keep no metadata; they are found by their input file's name instead."""
-    expires_after: bool = True
+    expires_after: bool
     """False: uploads take no expiry."""
-    file_sizes: bool = True
+    expiry_bounds_s: tuple[int, int]
+    """What an expiry may be; a setting outside is moved to the nearer bound."""
+    output_expires_after: bool
+    """True: result files have no expiry of their own, but take one."""
+    file_sizes: bool
     """False: listings do not tell a file's true size, so a partial upload cannot be told by it."""
+    file_purposes: tuple[str, ...]
+    """By what purposes inputs and results are listed."""
+
+    def window(self, left_s: float | None) -> str:
+        """The completion_window for a batch whose job's deadline is so many seconds away."""
+        return choose_window(self.windows, left_s)
 
 
-DIALECTS: dict[str, Compatibility] = {
-    # Limits: batch guide. Bytes are decimal: a file of 200 MiB would be over the limit of 200 MB.
-    "openai": Compatibility(
-        base_url="https://api.openai.com/v1",
-        base_url_env="OPENAI_BASE_URL",
-        api_key_env="OPENAI_API_KEY",
-        needs_key=True,
-    ),
-    # The v1 surface of Azure OpenAI: 100,000 requests; jobs over 24 h are not expired by the service.
-    "azure": Compatibility(
-        base_url_env="AZURE_OPENAI_BASE_URL", api_key_env="AZURE_OPENAI_API_KEY", max_requests=100_000
-    ),
-    # Lists take no parameters; 100 MB by the SDK's own text; windows of 24 h to 7 d.
-    "groq": Compatibility(
-        base_url="https://api.groq.com/openai/v1",
-        base_url_env="GROQ_OPENAI_BASE_URL",
-        api_key_env="GROQ_API_KEY",
-        needs_key=True,
-        max_bytes=100 * MB,
-        list_takes_parameters=False,
-        expires_after=False,
-    ),
-    # Model Studio: file size is 100 MB in early pages and 500 MB in later ones, lines 1 to 6 MB by model.
-    "alibaba": Compatibility(
-        base_url="https://dashscope.aliyuncs.com/compatible-mode/v1",
-        base_url_env="DASHSCOPE_BASE_URL",
-        api_key_env="DASHSCOPE_API_KEY",
-        needs_key=True,
-        max_bytes=100 * MB,
-        max_line_bytes=6 * MB,
-        metadata=False,
-        expires_after=False,
-    ),
-    "openai-compatible": Compatibility(
-        base_url_env="GROUPAGE_OPENAI_COMPATIBLE_BASE_URL",
-        api_key_env="GROUPAGE_OPENAI_COMPATIBLE_API_KEY",
-        expires_after=False,
-    ),
-}
+def facts_of(name: str, settings: ProviderSettings, model: str = "") -> ProviderFacts:
+    """What the catalog says of a profile's provider."""
+    return provider_facts(name, settings.kind, model=model, path=settings.catalog)
+
+
+def limits_of(name: str, settings: ProviderSettings, model: str) -> ProviderLimits:
+    """What one batch may hold by the catalog, unless the profile says otherwise."""
+    return facts_of(name, settings, model).limits(
+        max_requests=settings.max_requests,
+        max_bytes=settings.max_bytes,
+        max_line_bytes=settings.max_line_bytes,
+        max_tokens=settings.max_tokens,
+    )
+
+
+def compatibility_of(name: str, settings: ProviderSettings) -> Compatibility:
+    """The dialect of a profile's server. Raises CatalogError where the user's catalog is wrong."""
+    facts = facts_of(name, settings)
+    return Compatibility(
+        base_url=_text(facts.base_url),
+        base_url_env=_text(facts.base_url_env),
+        root_env=_text(facts.root_env),
+        api_key_env=_text(facts.api_key_env),
+        needs_key=facts.needs_key.value,
+        windows=(settings.completion_window,) if settings.completion_window else tuple(facts.windows.value),
+        list_takes_parameters=facts.list_takes_parameters.value,
+        metadata=facts.metadata.value,
+        expires_after=facts.expires_after.value,
+        expiry_bounds_s=facts.expiry_bounds_s,
+        output_expires_after=facts.output_expires_after.value,
+        file_sizes=facts.file_sizes.value,
+        file_purposes=tuple(facts.file_purposes.value),
+    )
+
+
+def _text(fact: Fact[str] | None) -> str:
+    return fact.value if fact else ""

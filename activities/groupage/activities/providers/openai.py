@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from groupage.activities.answers import read_batch_line, read_reply
 from groupage.activities.providers.base import Answer, RemoteObject, ResultFile, Submission, SyncCall
-from groupage.activities.providers.compatibility import DIALECTS, Compatibility
+from groupage.activities.providers.compatibility import compatibility_of, limits_of
 from groupage.activities.providers.openai_batches import TAG_KEY, rank, read_batch, read_time
 from groupage.activities.providers.openai_errors import (
     create_failed,
@@ -32,6 +32,7 @@ from groupage.schemas.ids import decode_tag
 
 if TYPE_CHECKING:
     import httpx2
+    import openai
     from openai import AsyncOpenAI
     from openai._legacy_response import LegacyAPIResponse
 
@@ -47,29 +48,25 @@ class OpenAIProvider:
     def __init__(self, name: str, settings: ProviderSettings) -> None:
         self.name = name
         self._settings = settings
-        self._dialect: Compatibility = DIALECTS.get(settings.kind or name) or DIALECTS["openai-compatible"]
+        self._dialect = compatibility_of(name, settings)
         self._client: AsyncOpenAI | None = None
         self._connecting = asyncio.Lock()
 
     # ----- what a batch may hold, and how a line is written -----
 
-    def limits(self, endpoint: str, model: str) -> ProviderLimits:  # noqa: ARG002  # one limit for all of them here
-        settings, dialect = self._settings, self._dialect
-        max_bytes = settings.max_bytes or dialect.max_bytes
-        return ProviderLimits(
-            max_requests=settings.max_requests or dialect.max_requests,
-            max_bytes=max_bytes,
-            max_line_bytes=min(settings.max_line_bytes or dialect.max_line_bytes, max_bytes),
-            max_tokens=settings.max_tokens,
-            completion_window_s=dialect.completion_window_s,
-        )
+    def limits(self, endpoint: str, model: str) -> ProviderLimits:  # noqa: ARG002  # they differ by model alone
+        return limits_of(self.name, self._settings, model)
 
     def render(self, wire_id: str, endpoint: str, body: bytes) -> bytes:
         return b'{"custom_id":"%b","method":"POST","url":"%b","body":%b}\n' % (
             wire_id.encode(),
-            endpoint.encode(),
+            self._written(endpoint).encode(),
             body,
         )
+
+    def _written(self, endpoint: str) -> str:
+        """The endpoint as lines and the create call name it."""
+        return endpoint
 
     # ----- submitting -----
 
@@ -99,8 +96,15 @@ class OpenAIProvider:
             usable = await self._usable_files(name, size, submission.look_since)
             if usable:
                 return usable
-        file = await self._upload_file(submission.path, name)
+        file = await self._settled_file(await self._upload_file(submission.path, name))
         stored = file.get("bytes")
+        if file.get("status") == "error":
+            await self.delete("file", str(file["id"]))
+            raise ProviderError(
+                f"upload of {name}: the provider could not take it in: {file.get('status_details') or 'no reason given'}",
+                error_class=ErrorClass.transient,
+                code="file_error",
+            )
         if self._dialect.file_sizes and isinstance(stored, int) and stored != size:
             await self.delete("file", str(file["id"]))
             raise ProviderError(
@@ -113,7 +117,8 @@ class OpenAIProvider:
     async def _usable_files(self, name: str, size: int, since: datetime) -> list[str]:
         """Files of this name that are whole; those that are not are deleted."""
         usable: list[str] = []
-        for file in await self._files_named(name, since):
+        for named in await self._files_named(name, since):
+            file = await self._settled_file(named)
             whole = not self._dialect.file_sizes or file.get("bytes") in {size, None}
             if whole and file.get("status") != "error":
                 usable.append(str(file["id"]))
@@ -121,10 +126,20 @@ class OpenAIProvider:
                 await self.delete("file", str(file["id"]))
         return usable
 
+    async def _settled_file(self, file: dict[str, Any]) -> dict[str, Any]:
+        """The file once the server has taken it in, or has failed to."""
+        return file
+
+    def _expiry(self) -> dict[str, Any] | None:
+        """When files shall delete themselves, in the provider's words; None where that is left to the provider."""
+        shortest, longest = self._dialect.expiry_bounds_s
+        seconds = self._settings.files_expire_after_s
+        return {"anchor": "created_at", "seconds": min(max(seconds, shortest), longest)} if seconds else None
+
     async def _upload_file(self, path: Path, name: str) -> dict[str, Any]:
         options: dict[str, Any] = {"timeout": self._timeout(self._settings.transfer_timeout_s)}
-        if self._dialect.expires_after:
-            options["expires_after"] = {"anchor": "created_at", "seconds": self._settings.files_expire_after_s}
+        if self._dialect.expires_after and (expiry := self._expiry()):
+            options["expires_after"] = expiry
         # Opened by us and handed over open: a path would be read into memory whole.
         with path.open("rb") as content:
             file = await self._call(
@@ -140,10 +155,12 @@ class OpenAIProvider:
         return file
 
     async def create(self, submission: Submission, files: Sequence[str]) -> BatchStatus:
-        options: dict[str, Any] = {"completion_window": self._dialect.completion_window}
+        options: dict[str, Any] = {"completion_window": self._dialect.window(submission.left_s)}
         if self._dialect.metadata:
             options["metadata"] = {TAG_KEY: submission.tag, "groupage_requests": str(submission.requests)}
-        endpoint: Any = submission.endpoint
+        if self._dialect.output_expires_after and (expiry := self._expiry()):
+            options["output_expires_after"] = expiry
+        endpoint: Any = self._written(submission.endpoint)
         what = f"create of {submission.tag}"
         try:
             batch = await self._call(
@@ -204,7 +221,7 @@ class OpenAIProvider:
             async with streaming as response:
                 return await save_body(response.http_response, path, what)
         except openai.OpenAIError as error:
-            raise translate(error, what) from error
+            raise self._translated(error, what) from error
         except httpx2.RequestError as error:
             # Raised while the body streams, which is outside of the SDK's own translation.
             raise ProviderError(
@@ -237,7 +254,7 @@ class OpenAIProvider:
             for ref in (*batch.output_files, *batch.error_files):
                 results[ref] = (batch.tag, batch.phase.ended)
             yield RemoteObject("batch", batch.batch_id, batch.tag, batch.phase.ended, batch.created_at)
-        for purpose in ("batch", "batch_output"):
+        for purpose in self._dialect.file_purposes:
             async for file in self._files(purpose, None):
                 ref, created_at = str(file["id"]), read_time(file.get("created_at"))
                 if ref in results:
@@ -254,23 +271,27 @@ class OpenAIProvider:
         import httpx2
         import openai
 
-        # The base URL ends in /v1 (or what stands for it), and so do our endpoints begin.
-        path = call.endpoint.removeprefix("/v1")
         headers = {"Content-Type": "application/json", **call.extra}
         options: Any = {"headers": headers, "timeout": self._timeout(call.timeout_s), "security": {"bearer_auth": True}}
         try:
             client = await self._sdk()
             async with asyncio.timeout(call.timeout_s):
-                response = await client.post(path, cast_to=httpx2.Response, content=call.body, options=options)
+                response = await client.post(
+                    self._path(call), cast_to=httpx2.Response, content=call.body, options=options
+                )
         except openai.APIStatusError as error:
             return self._reply(call, error.response)
         except TimeoutError:
             return _no_reply(call, "timeout", f"no answer within {call.timeout_s:g} s")
         except openai.OpenAIError as error:
-            return _failed_call(call, translate(error, f"{call.endpoint} for {call.wire_id}"))
+            return _failed_call(call, self._translated(error, f"{call.endpoint} for {call.wire_id}"))
         except ProviderError as error:
             return _failed_call(call, error)
         return self._reply(call, response)
+
+    def _path(self, call: SyncCall) -> str:
+        """Where a sync request goes: the base URL ends in /v1 (or what stands for it), and so do our endpoints begin."""
+        return call.endpoint.removeprefix("/v1")
 
     def _reply(self, call: SyncCall, response: "httpx2.Response") -> Answer:
         request_id = response.headers.get("x-request-id", "")
@@ -352,8 +373,11 @@ class OpenAIProvider:
         try:
             response = await request
         except openai.OpenAIError as error:
-            raise translate(error, what) from error
+            raise self._translated(error, what) from error
         return read_object(response.http_response, what)
+
+    def _translated(self, error: "openai.OpenAIError", what: str) -> ProviderError:
+        return translate(error, what)
 
     def _batch(self, batch: dict[str, Any], what: str) -> BatchStatus:
         try:

@@ -48,7 +48,7 @@ class Window:
 
 
 def parse_window(text: str) -> Window:
-    """ "24h", or "24h..7d". Raises ValueError."""
+    """`24h` or `24h..7d`. Raises ValueError."""
     shortest, dots, longest = text.partition("..")
     window = Window(shortest.strip(), longest.strip() if dots else shortest.strip())
     if not 0 < window.shortest_s <= window.longest_s:
@@ -83,10 +83,9 @@ def _longest_within(window: Window, left_s: float) -> tuple[int, str]:
     return days * DAY_S, f"{days}d"
 
 
-def _windows(value: list[str]) -> list[str]:
-    for text in value:
-        parse_window(text)
-    return value
+def _window(text: str) -> str:
+    parse_window(text)
+    return text
 
 
 _DURATION_OR_WORD = re.compile(r"\d+(ms|s|m|min|h|d|w)(\d+\w+)*|[a-z].*")
@@ -100,7 +99,7 @@ def _kept(value: str) -> str:
 
 Count = Annotated[int, Field(gt=0)]
 Share = Annotated[Decimal, Field(ge=0, le=1)]
-Windows = Annotated[list[str], Field(min_length=1), AfterValidator(_windows)]
+WindowText = Annotated[str, AfterValidator(_window)]
 Kept = Annotated[str, AfterValidator(_kept)]
 
 
@@ -117,6 +116,8 @@ class ProviderFacts(BaseModel):
     base_url: Fact[str] | None = None
     """Where it is if nothing else is set; None: it has to be set."""
     base_url_env: Fact[str] | None = None
+    root_env: Fact[str] | None = None
+    """Another variable, for the address under which the API is mounted; the adapter makes a base URL of it."""
     api_key_env: Fact[str] | None = None
     needs_key: Fact[bool]
     """Calls to `base_url` itself are pointless without a key. Any other address may do without."""
@@ -132,7 +133,7 @@ class ProviderFacts(BaseModel):
     max_batches: Fact[Count] | None = None
     """Batches of one account that may be unfinished at once; not enforced by us: the provider says so."""
 
-    windows: Fact[Windows]
+    windows: Fact[Annotated[list[WindowText], Field(min_length=1)]]
     """Choices of how long a batch may take: "24h", or "24h..7d" for every whole number of days between. The
     first is the usual one."""
     window_enforced: Fact[bool]
@@ -157,10 +158,19 @@ class ProviderFacts(BaseModel):
     """False: batches keep no metadata; they are found by their input file's name instead."""
     expires_after: Fact[bool]
     """False: uploads take no expiry."""
+    expiry_bounds: Fact[WindowText]
+    """What an expiry may be, from shortest to longest."""
+    output_expires_after: Fact[bool]
+    """True: result files have no expiry of their own, but take one."""
     file_sizes: Fact[bool]
     """False: listings do not tell a file's true size, so a partial upload cannot be told by it."""
     file_purposes: Fact[list[str]]
     """By what purposes inputs and results are listed."""
+
+    @property
+    def expiry_bounds_s(self) -> tuple[int, int]:
+        bounds = parse_window(self.expiry_bounds.value)
+        return bounds.shortest_s, bounds.longest_s
 
     def limits(
         self,

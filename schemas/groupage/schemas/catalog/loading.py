@@ -49,15 +49,7 @@ class Catalog:
 
     def patterns(self, name: str) -> tuple[str, ...]:
         """The patterns of models for which the provider's facts differ."""
-        return (
-            tuple(
-                dict.fromkeys(
-                    pattern for layer in self._layers for pattern in layer["providers"].get(name, {})["models"]
-                )
-            )
-            if name in self.providers
-            else ()
-        )
+        return tuple(dict.fromkeys(self._all_patterns(name)))
 
     def get(self, name: str, model: str = "") -> ProviderFacts | None:
         """None for a provider that no file knows."""
@@ -68,6 +60,12 @@ class Catalog:
         if key not in self._facts:
             self._facts[key] = self._merged(name, fitting.split("\n") if fitting else [])
         return self._facts[key]
+
+    def check(self) -> None:
+        """Raises CatalogError if a provider's facts are not whole, for whatever model."""
+        for name in self.providers:
+            self.get(name)
+            self._merged(name, list(self.patterns(name)))
 
     def _all_patterns(self, name: str) -> Iterator[str]:
         for layer in self._layers:
