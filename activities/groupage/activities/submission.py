@@ -187,12 +187,17 @@ class _Attempt:
                 intent_at=_now(),
                 look_since=await asyncio.to_thread(self._look_since),
                 not_ids=self.request.not_ids,
+                left_s=self._left_s(),
             )
             self.step.set("uploading", bytes=size)
             files = await self._upload(submission)
             self.step.set("creating", files=len(files))
             # In the folder's life: where the input travels with the call, it is read from there.
             return await self._create(log, submission, files)
+
+    def _left_s(self) -> float | None:
+        deadline_at = self.request.deadline_at
+        return None if deadline_at is None else (deadline_at - _now()).total_seconds()
 
     def _look_since(self) -> datetime | None:
         """When an earlier attempt may have begun to upload; None: this is the first one."""

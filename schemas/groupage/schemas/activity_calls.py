@@ -87,6 +87,8 @@ class SubmitBatch(Message):
 
     shard: ShardRef
     not_ids: list[str] = Field(default_factory=list)
+    deadline_at: datetime | None = None
+    """The job's: it decides how long a batch is allowed to take, where the provider offers a choice."""
 
 
 class SubmittedBatch(Message):

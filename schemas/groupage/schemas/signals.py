@@ -1,5 +1,7 @@
 """Names and messages that workflows, clients and the temporal CLI exchange. Search attributes too."""
 
+from datetime import datetime
+
 from groupage.schemas._base import Message
 from groupage.schemas.batches import ShardRef
 from groupage.schemas.jobs import JobPolicy
@@ -42,6 +44,8 @@ class ProviderBatchInput(Message):
     policy: JobPolicy
     requests: int
     model: str = ""
+    deadline_at: datetime | None = None
+    """The job's."""
     stop: StopBatch | None = None
     """Set where a shard that was lost is started again only to stop it: its batch is looked for by the tag,
     cancelled and harvested; none is created."""

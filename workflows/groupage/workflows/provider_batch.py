@@ -58,6 +58,7 @@ class ProviderBatch:
         self._shard = argument.shard
         self._policy = argument.policy
         self._requests = argument.requests
+        self._deadline_at = argument.deadline_at
         self._poll_s = argument.policy.poll.total_seconds()
         self._stop: StopBatch | None = None
         self._stopped_at: datetime | None = None
@@ -124,7 +125,7 @@ class ProviderBatch:
         self._say("Submitting", "finding or creating the provider batch")
         handle = start(
             SUBMIT_BATCH,
-            SubmitBatch(shard=self._shard, not_ids=self._dead_ids),
+            SubmitBatch(shard=self._shard, not_ids=self._dead_ids, deadline_at=self._deadline_at),
             summary=f"find or create {self._shard.tag}",
         )
         try:

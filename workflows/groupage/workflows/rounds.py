@@ -92,7 +92,12 @@ class RoundRunner:
 
     async def _start(self, shard: int, stop: StopBatch | None = None) -> None:
         argument = ProviderBatchInput(
-            shard=self._ref(shard), policy=self._policy, requests=self._about(), model=self._model, stop=stop
+            shard=self._ref(shard),
+            policy=self._policy,
+            requests=self._about(),
+            model=self._model,
+            deadline_at=self._memory.deadline_at,
+            stop=stop,
         )
         try:
             handle: ChildWorkflowHandle[object, ShardReport] = await workflow.start_child_workflow(
