@@ -4,6 +4,7 @@ The way back from `schemas.portable.gemini`: so a portable request has the same 
 every other emulated provider. Bodies are checked as far as Google checks them where it matters for a batch.
 """
 
+import re
 from typing import Any, NamedTuple
 
 import orjson
@@ -23,6 +24,7 @@ class Question(NamedTuple):
 
 def question(model: str, request: dict[str, Any]) -> Question:
     """Raises BadBody for what Google would refuse."""
+    request = camel(request)
     try:
         return _embeddings(model, request) if "content" in request else _chat(model, request)
     except (TypeError, AttributeError, KeyError, IndexError, ValueError, RecursionError) as error:
@@ -31,11 +33,16 @@ def question(model: str, request: dict[str, Any]) -> Question:
         raise BadBody(f"Invalid JSON payload received. {error!r}", None) from error
 
 
+def camel(value: dict[str, Any]) -> dict[str, Any]:
+    """Names of fields may be written in either way, as everywhere in proto JSON."""
+    return {re.sub(r"_([a-z])", lambda found: found[1].upper(), name): one for name, one in value.items()}
+
+
 def _embeddings(model: str, request: dict[str, Any]) -> Question:
     texts = [part["text"] for part in request["content"]["parts"]]
     if not texts or not all(isinstance(text, str) and text for text in texts):
         raise BadBody("* EmbedContentRequest.content: contents is not specified", "content")
-    size = request.get("outputDimensionality") or (request.get("embedContentConfig") or {}).get("outputDimensionality")
+    size = request.get("outputDimensionality")
     body = {"model": model, "input": texts[0] if len(texts) == 1 else "".join(texts)}
     return Question(EMBEDDINGS, body | ({"dimensions": size} if size else {}))
 
@@ -46,11 +53,11 @@ def _chat(model: str, request: dict[str, Any]) -> Question:
         raise BadBody("* GenerateContentRequest.contents: contents is not specified", "contents")
     if "model" in request and request["model"] not in {model, f"models/{model}"}:
         raise BadBody(f"* GenerateContentRequest.model: unexpected model {request['model']}", "model")
-    system = request.get("systemInstruction") or request.get("system_instruction") or {}
+    system = request.get("systemInstruction") or {}
     messages: list[dict[str, Any]] = [{"role": "system", "content": part["text"]} for part in system.get("parts") or ()]
     for at, content in enumerate(contents):
         messages += _messages(content, f"contents[{at}]")
-    config = request.get("generationConfig") or request.get("generation_config") or {}
+    config = camel(request.get("generationConfig") or {})
     body: dict[str, Any] = {"model": model, "messages": messages}
     limit = config.get("maxOutputTokens")
     if limit is not None:

@@ -1,0 +1,59 @@
+"""models:generateContent and models:embedContent: the same answers, at once, at full price."""
+
+import asyncio
+
+import orjson
+from groupage.emulator.answers import Answer, BadBody
+from groupage.emulator.calls import ApiError, Call, Handler, Reply, json_reply
+from groupage.emulator.core import Emulator
+from groupage.emulator.faults import RequestRule
+from groupage.emulator.gemini.answers import reply_to
+from groupage.emulator.gemini.errors import error_of, refusal, rule_error
+from groupage.emulator.gemini.replies import refuse, truncate
+from groupage.emulator.openai.sync import Limiter
+from groupage.emulator.outcomes import Ending, ending_of, is_billed
+
+
+def handler(core: Emulator) -> Handler:
+    limiter = Limiter(core)
+
+    async def handle(call: Call) -> Reply:
+        try:
+            limiter.check(call.account)
+        except ApiError as error:
+            # The wait stands among the error's details, and in no header.
+            wait_s = int(error.reply.headers.get("retry-after-ms", "0")) / 1000
+            raise refusal(429, retry_s=wait_s) from error
+        body, model = await call.json(), call.request.path_params["model"]
+        try:
+            made = reply_to(model, body, int(core.clock.now()), core.settings.answer_bytes)
+        except BadBody as error:
+            raise refusal(400, str(error)) from error
+        if core.settings.sync_latency_s:
+            await asyncio.sleep(core.clock.real_seconds(core.settings.sync_latency_s))
+        text = await call.request.body()
+        rule = core.strikes.sync_request(made.question, text) if core.strikes.plan.requests else None
+        return deliver(call, made, rule)
+
+    return handle
+
+
+def deliver(call: Call, made: Answer, rule: RequestRule | None) -> Reply:
+    """Bill it, and answer as the plan wants it."""
+    ending = Ending.answered if rule is None else ending_of(rule)
+    billed = rule is None or is_billed(rule)
+    if call.billed_for_nothing and billed:
+        ending = Ending.lost
+    used, produced = (made.input_tokens, made.output_tokens) if billed else (0, 0)
+    call.core.ledger.add_sync(made.question, used, produced, ending, billed)
+    if rule is None:
+        return Reply(200, made.body)
+    if rule.kind in ("http", "credit"):
+        status, word, message = rule_error(rule)
+        headers = {} if rule.retry_after is None else {"retry-after": f"{rule.retry_after:g}"}
+        return json_reply(error_of(status, word, message), status, headers)
+    if rule.kind == "empty_body":
+        return Reply(200, b"{}")
+    reply = orjson.loads(made.body)
+    (truncate if rule.kind == "truncated" else refuse)(reply)
+    return json_reply(reply)
