@@ -36,10 +36,11 @@ def parser() -> argparse.ArgumentParser:
     add("--answer-bytes", type=int, default=320)
     add("--order", choices=("shuffled", "input", "reversed"), default="shuffled", help="of result lines")
     add("--cancel-takes", type=_seconds, default=1.0, metavar="DURATION")
-    add("--max-requests", type=int, default=Settings.max_requests)
+    add("--max-requests", type=int, help="of one batch, instead of the provider's own limit")
     add("--max-batch-bytes", type=int, default=Settings.max_batch_bytes)
     add("--max-file-bytes", type=int, default=Settings.max_file_bytes)
     add("--max-files", type=int)
+    add("--file-processing", type=_seconds, default=Settings.file_processing_s, metavar="DURATION", help="at Azure")
     add("--max-enqueued-tokens", type=int)
     add("--min-records", type=int, default=Settings.min_records, help="of one Bedrock job")
     add("--max-jobs", type=int, help="live Bedrock jobs of one account and model")
@@ -65,6 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
         max_batch_bytes=given.max_batch_bytes,
         max_file_bytes=given.max_file_bytes,
         max_files=given.max_files,
+        file_processing_s=given.file_processing,
         max_enqueued_tokens=given.max_enqueued_tokens,
         min_records=given.min_records,
         max_jobs=given.max_jobs,

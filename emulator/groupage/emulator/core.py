@@ -20,7 +20,7 @@ from groupage.emulator.dialects import dialect_of
 from groupage.emulator.faults import NO_FAULTS, BatchRule, FaultPlan, read_plan
 from groupage.emulator.finish import FinishJob
 from groupage.emulator.ledger import Ledger
-from groupage.emulator.life import Batch, Checked, Done, course_of, finished_count, next_change, view
+from groupage.emulator.life import WINDOW_S, Batch, Checked, Done, course_of, finished_count, next_change, view
 from groupage.emulator.settings import Settings
 from groupage.emulator.state import File, State
 from groupage.emulator.strikes import Strikes
@@ -152,6 +152,7 @@ class Emulator:
         lag_s: float,
         dialect: str = "openai",
         announced: int = 0,
+        window_s: float = WINDOW_S,
     ) -> Batch:
         """Accept a batch: when this returns it is stored and will run.
 
@@ -182,6 +183,7 @@ class Emulator:
                 effects=[_stored(effect) for effect in effects],
                 dialect=dialect,
                 announced=announced,
+                window_s=window_s,
             )
             self.state.put_batch(batch)
         self._wake.set()
@@ -273,7 +275,7 @@ class Emulator:
                 ids=ledger(f"{batch.id}.ids"),
                 created=int(batch.created_at),
                 answer_bytes=self.settings.answer_bytes,
-                max_requests=self.settings.max_requests,
+                max_requests=self.settings.max_requests or dialect_of(batch.dialect).max_requests,
                 max_batch_bytes=self.settings.max_batch_bytes,
                 max_embedding_inputs=self.settings.max_embedding_inputs,
             )
@@ -321,6 +323,8 @@ class Emulator:
         assert batch.checked is not None
         course = course_of(batch)
         finished = finished_count(batch.checked.total, course)
+        if course.ending == "expired" and dialect_of(batch.dialect).expiry_loses_all:
+            finished = 0
         loses = batch.effect("cancel_loses") if course.ending == "cancelled" else None
         only_errors = batch.effect("only_errors")
         work = self.state.work_path
@@ -365,7 +369,7 @@ class Emulator:
                     filename=f"{batch.id}_{kind}.jsonl",
                     purpose="batch_output",
                     size=size,
-                    expires_s=batch.output_expires_s or FILE_LIFE_S,
+                    expires_s=batch.output_expires_s or dialect_of(batch.dialect).results_life_s,
                 )
             done.output_file_id = moved["output"][0] if "output" in moved else None
             done.error_file_id = moved["error"][0] if "error" in moved else None

@@ -15,7 +15,7 @@ import orjson
 from groupage.emulator.answers import BadBody, answerer
 from groupage.emulator.faults import RequestRule
 from groupage.emulator.outcomes import faulty_lines, head_of, unfinished_line
-from groupage.emulator.work import CHUNK_LINES, ROW, CheckJob
+from groupage.emulator.work import CHUNK_LINES, ROW, CheckJob, Form
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class Dialect:
     read        an input line to (id, body); ValueError where it is neither
     result      (id as JSON, code of the batch, number of the line, reply) to a healthy result line
     refused     the same for a body that cannot be answered
+    form        instead of these three: a file of lines like OpenAI's, read by `work.py`
     faulty      (lines for the output, lines for the error file) in place of a healthy line
     unfinished  the line of a request that did not run, from its healthy line and "expired" or "cancelled"
     """
@@ -35,8 +36,17 @@ class Dialect:
     read: Callable[[bytes], tuple[str, dict[str, Any]]] | None = None
     result: Callable[[bytes, str, int, bytes], bytes] | None = None
     refused: Callable[[bytes, str, int, BadBody], bytes] | None = None
+    form: Form | None = None
     one_file: bool = False
     """Errors stand among the answers; there is no error file."""
+    expiry_loses_all: bool = False
+    """A batch that expires has no results at all, and bills nothing."""
+    empty_errors: bool = False
+    """The error file is there even where it is empty."""
+    results_life_s: float | None = 30 * 86_400.0
+    """After which result files go unless the batch said otherwise; None: never."""
+    max_requests: int = 50_000
+    """Of one batch, where the emulator is not told otherwise."""
     unknown_effects: frozenset[str] = frozenset()
     """Effects of the fault plan that batches of this provider cannot have."""
 
@@ -57,10 +67,18 @@ def dialect_of(name: str) -> Dialect:
         from groupage.emulator.anthropic.lines import DIALECT
 
         return DIALECT
+    if name == "azure":
+        from groupage.emulator.azure.lines import DIALECT as AZURE
+
+        return AZURE
     if name == "bedrock":
         from groupage.emulator.bedrock.lines import DIALECT as BEDROCK
 
         return BEDROCK
+    if name == "gemini":
+        from groupage.emulator.gemini.lines import DIALECT as GEMINI
+
+        return GEMINI
     raise LookupError(f"no dialect is called {name!r}")
 
 

@@ -28,6 +28,7 @@ CALLS = (
     "uploads.complete",
     "uploads.cancel",
     "sync",
+    "identity.token",
 )
 CallName = Literal[
     "files.create",
@@ -44,6 +45,7 @@ CallName = Literal[
     "uploads.complete",
     "uploads.cancel",
     "sync",
+    "identity.token",
 ]
 
 

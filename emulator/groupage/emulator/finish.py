@@ -74,8 +74,8 @@ def finish(job: FinishJob) -> dict[str, Any]:
     page = _page(job, rows, done, struck, rules)
     page.tofile(job.page)
     _write_struck(job, rows, struck, rules)
-    for path in (job.output, job.errors):
-        if not path.stat().st_size:
+    for path, kept in ((job.output, False), (job.errors, dialect.empty_errors)):
+        if not kept and not path.stat().st_size:
             path.unlink()
     failed = int((rows["bad"][done] == 1).sum())
     failed += sum(int((struck[done] == at).sum()) for at, (_, rule) in enumerate(rules) if rule.kind in FAILED_KINDS)

@@ -67,10 +67,13 @@ class Settings:
     """Of result lines: shuffled, input or reversed."""
     cancel_s: float = 1.0
     """How long `cancelling` lasts, in virtual seconds."""
-    max_requests: int = 50_000
+    max_requests: int | None = None
+    """Of one batch; None: the provider's own limit."""
     max_batch_bytes: int = 200 * MIB
     max_file_bytes: int = 512 * MIB
     max_embedding_inputs: int = 50_000
+    file_processing_s: float = 0.5
+    """How long Azure takes to make an uploaded file usable, in virtual seconds."""
     max_files: int | None = None
     max_enqueued_tokens: int | None = None
     """Prompt tokens of all live batches of one account and model."""

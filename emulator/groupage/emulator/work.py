@@ -7,9 +7,9 @@ of some. Both stream: memory holds some 40 bytes a request, never the file.
 
 import mmap
 from array import array
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,27 @@ _RESULT = (
 )
 
 
+def _openai_line(code: bytes, count: int, identity: bytes, status: int, reply: bytes) -> bytes:
+    return _RESULT % (code, count, identity, status, code, count, reply)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How an uploaded file of lines like OpenAI's is read, and how its result lines are written.
+
+    line   (code of the batch, number of the line, id as JSON, status, reply) to a result line
+    urls   a batch's endpoint to the ways in which lines may name it
+    codes  OpenAI's words for what is wrong with a file, to another provider's
+    """
+
+    line: Callable[[bytes, int, bytes, int, bytes], bytes] = _openai_line
+    urls: Callable[[str], tuple[str, ...]] = lambda endpoint: (endpoint,)
+    codes: Mapping[str, str] = field(default_factory=dict)
+
+
+_OPENAI = Form()
+
+
 @dataclass(frozen=True, slots=True)
 class CheckJob:
     """Paths are absolute. `code` is the part of the batch's id that goes into line ids."""
@@ -62,35 +83,40 @@ def line_error(code: str, message: str, line: int | None, param: str | None = No
 
 def check(job: CheckJob) -> dict[str, Any]:
     """{total, tokens, model, errors} as `life.Checked` has them."""
+    form = _OPENAI
     if job.dialect != "openai":
-        from groupage.emulator.dialects import check_lines
+        from groupage.emulator.dialects import check_lines, dialect_of
 
-        return check_lines(job)
+        other = dialect_of(job.dialect).form
+        if other is None:
+            return check_lines(job)
+        form = other
     size = job.source.stat().st_size
     if size > job.max_batch_bytes:
         message = f"The input file is {size} bytes; the limit for a batch is {job.max_batch_bytes} bytes."
-        return _refused([line_error("file_too_large", message, None)])
-    reader = _Reader(job)
+        return _refused([line_error("file_too_large", message, None)], form)
+    reader = _Reader(job, form)
     with job.source.open("rb", buffering=1 << 20) as source, job.lines.open("wb") as lines, job.ids.open("wb") as ids:
         reader.read(source, lines, ids)
     if not reader.errors and not reader.count:
         reader.errors.append(line_error("empty_file", "The input file is empty: it holds no requests.", None))
     if reader.errors:
-        return _refused(reader.errors)
+        return _refused(reader.errors, form)
     rows = reader.rows()
     rows.tofile(job.rows)
     return {"total": reader.count, "tokens": int(rows["input"].sum()), "model": reader.model, "errors": []}
 
 
-def _refused(errors: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"total": 0, "tokens": 0, "model": None, "errors": errors[:ERRORS_SHOWN]}
+def _refused(errors: list[dict[str, Any]], form: Form) -> dict[str, Any]:
+    said = [error | {"code": form.codes.get(error["code"], error["code"])} for error in errors[:ERRORS_SHOWN]]
+    return {"total": 0, "tokens": 0, "model": None, "errors": said}
 
 
 class _Reader:
     """State of one pass over an input file."""
 
-    def __init__(self, job: CheckJob) -> None:
-        self.job = job
+    def __init__(self, job: CheckJob, form: Form) -> None:
+        self.job, self.form = job, form
         self.count = 0
         self.model: str | None = None
         self.errors: list[dict[str, Any]] = []
@@ -111,6 +137,7 @@ class _Reader:
         job, loads, dumps = self.job, orjson.loads, orjson.dumps
         endpoint, code, created = job.endpoint, job.code.encode(), job.created
         answer = answerer(endpoint, job.answer_bytes)
+        write, urls = self.form.line, self.form.urls(endpoint)
         seen: set[str] = set()
         columns = self._columns
         add_question, add_source = columns["question"].append, columns["source"].append
@@ -127,7 +154,7 @@ class _Reader:
                 request = loads(raw)
                 custom_id, body = request["custom_id"], request["body"]
                 fits = (
-                    request["url"] == endpoint
+                    request["url"] in urls
                     and request["method"] == "POST"
                     and body["model"] == model
                     and model
@@ -140,7 +167,7 @@ class _Reader:
             if not fits:
                 if not raw.strip():
                     continue
-                error, model = _diagnose(raw, number, endpoint, model, seen)
+                error, model = _diagnose(raw, number, urls, model, seen)
                 if error is not None:
                     self.errors.append(error)
                     if len(self.errors) >= ERRORS_SHOWN:
@@ -154,11 +181,11 @@ class _Reader:
             identity = dumps(custom_id)
             try:
                 question, used, produced, reply = answer(body, created)
-                line = _RESULT % (code, count, identity, 200, code, count, reply)
+                line = write(code, count, identity, 200, reply)
             except BadBody as bad:
                 question, used, produced = 0, 0, 0
                 reply = dumps(error_body(str(bad), "invalid_request_error", None, bad.param))
-                line = _RESULT % (code, count, identity, 400, code, count, reply)
+                line = write(code, count, identity, 400, reply)
                 self._bad.append(count)
             if endpoint == "/v1/embeddings":
                 self._count_inputs(body, number)
@@ -191,7 +218,7 @@ class _Reader:
 
 
 def _diagnose(  # noqa: C901, PLR0911  # one check after the other
-    raw: bytes, number: int, endpoint: str, model: str | None, seen: set[str]
+    raw: bytes, number: int, urls: tuple[str, ...], model: str | None, seen: set[str]
 ) -> tuple[dict[str, Any] | None, str | None]:
     """(what is wrong with a line, the batch's model). The first request sets the model and is no error."""
     try:
@@ -214,8 +241,8 @@ def _diagnose(  # noqa: C901, PLR0911  # one check after the other
         return line_error("duplicate_custom_id", message, number, "custom_id"), model
     if request["method"] != "POST":
         return line_error("invalid_method", "The method of every request must be POST.", number, "method"), model
-    if request["url"] != endpoint:
-        message = f"The URL provided for this request does not match the batch endpoint {endpoint}."
+    if request["url"] not in urls:
+        message = f"The URL provided for this request does not match the batch endpoint {urls[0]}."
         return line_error("invalid_url", message, number, "url"), model
     if not isinstance(body, dict):
         return line_error("invalid_type", "Invalid type for 'body': expected an object.", number, "body"), model

@@ -15,6 +15,7 @@ from groupage.emulator.bedrock.accounts import ACCOUNT, region_of
 from groupage.emulator.bedrock.answers import ENDPOINT
 from groupage.emulator.bedrock.data import BadInput, Unreadable, as_records, deliver, fetch
 from groupage.emulator.bedrock.errors import refusal
+from groupage.emulator.bedrock.lines import DIALECT
 from groupage.emulator.calls import Call, Reply, json_reply
 from groupage.emulator.life import Batch, View, view
 
@@ -61,7 +62,7 @@ async def create(call: Call) -> Reply:
         await asyncio.to_thread(fetch, uri, fetched, _MAX_BYTES)
         target = "/converse" if body.get("modelInvocationType") == "Converse" else "/invoke"
         head = {"model": body["modelId"], "target": target}
-        bounds = (core.settings.min_records, core.settings.max_requests)
+        bounds = (core.settings.min_records, core.settings.max_requests or DIALECT.max_requests)
         try:
             count = await asyncio.to_thread(as_records, fetched, records, head, bounds)
         except BadInput as error:

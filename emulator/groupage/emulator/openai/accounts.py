@@ -49,12 +49,12 @@ def limit_of(request: Request, default: int, most: int) -> int:
     return int(text)
 
 
-def expiry_of(value: Any, param: str) -> int | None:
-    """Seconds of an `expires_after` object. 400 outside one hour to 30 days."""
+def expiry_of(value: Any, param: str, least: int = 3600) -> int | None:
+    """Seconds of an `expires_after` object. 400 outside one hour (or what else is the least) to 30 days."""
     if value is None:
         return None
     seconds = value.get("seconds") if isinstance(value, dict) else None
-    if not isinstance(seconds, int) or not 3600 <= seconds <= 2_592_000 or value.get("anchor") != "created_at":
-        message = f"Invalid '{param}': anchor must be 'created_at', seconds from 3600 to 2592000."
+    if not isinstance(seconds, int) or not least <= seconds <= 2_592_000 or value.get("anchor") != "created_at":
+        message = f"Invalid '{param}': anchor must be 'created_at', seconds from {least} to 2592000."
         raise bad_request(message, param)
     return seconds

@@ -29,14 +29,14 @@ async def create(call: Call) -> Reply:
         account=call.account,
         endpoint=endpoint,
         source=source,
-        metadata=_metadata(body.get("metadata")),
+        metadata=metadata_of(body.get("metadata")),
         output_expires_s=expiry_of(body.get("output_expires_after"), "output_expires_after"),
         lag_s=call.lag_s,
     )
     return json_reply(shape(batch, view(batch, batch.created_at), batch.created_at))
 
 
-def _metadata(given: Any) -> dict[str, str] | None:
+def metadata_of(given: Any) -> dict[str, str] | None:
     if given is None:
         return None
     if not isinstance(given, dict) or len(given) > METADATA_PAIRS:
@@ -51,7 +51,7 @@ def _metadata(given: Any) -> dict[str, str] | None:
 
 
 async def retrieve(call: Call) -> Reply:
-    batch = _found(call)
+    batch = found(call)
     now = call.core.clock.now()
     return json_reply(shape(batch, view(batch, now), now))
 
@@ -72,7 +72,7 @@ async def list_(call: Call) -> Reply:
 
 
 async def cancel(call: Call) -> Reply:
-    batch = _found(call)
+    batch = found(call)
     now = call.core.clock.now()
     seen = view(batch, now)
     if seen.ended:
@@ -84,7 +84,7 @@ async def cancel(call: Call) -> Reply:
     return json_reply(shape(batch, view(batch, now), now))
 
 
-def _found(call: Call) -> Batch:
+def found(call: Call) -> Batch:
     batch_id = call.request.path_params["batch_id"]
     batch = call.core.find_batch(call.account, batch_id)
     if batch is None:

@@ -1,6 +1,7 @@
 """/v1/files: bytes go straight to disk and come straight from it."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from groupage.emulator.calls import Call, FileSpan, Reply, json_reply
@@ -28,6 +29,18 @@ def shape(file: File) -> dict[str, Any]:
 
 
 async def create(call: Call) -> Reply:
+    return json_reply(shape(await receive(call, _life)))
+
+
+def _life(call: Call, fields: dict[str, str], purpose: str) -> float | None:
+    """Seconds until the file expires. 400 for a wish that cannot be met, or where the account is full."""
+    seconds = expiry_of(asked_expiry(fields), "expires_after")
+    check_file_count(call)
+    return seconds or (FILE_LIFE_S if purpose == "batch" else None)
+
+
+async def receive(call: Call, life: Callable[[Call, dict[str, str], str], float | None]) -> File:
+    """Take an upload in and keep it. `life` gets the form's fields and the purpose."""
     core = call.core
     file_id = core.new_id("file-")
     path = core.state.work_path(f"upload-{file_id}")
@@ -35,8 +48,7 @@ async def create(call: Call) -> Reply:
     try:
         form = await read_form(call.request.stream(), content_type, path, core.settings.max_file_bytes)
         purpose = _purpose(form)
-        expires_s = _expiry(form.fields)
-        check_file_count(call)
+        expires_s = life(call, form.fields, purpose)
         path.replace(core.state.file_path(file_id))
     except BadForm as error:
         raise bad_request(str(error)) from error
@@ -46,16 +58,15 @@ async def create(call: Call) -> Reply:
     finally:
         path.unlink(missing_ok=True)
     with core.state.commit():
-        file = core.keep_file(
+        return core.keep_file(
             file_id=file_id,
             account=call.account,
             filename=form.filename or "upload",
             purpose=purpose,
             size=form.size,
-            expires_s=expires_s or (FILE_LIFE_S if purpose == "batch" else None),
+            expires_s=expires_s,
             lag_s=call.lag_s,
         )
-    return json_reply(shape(file))
 
 
 def _purpose(form: Form) -> str:
@@ -67,12 +78,12 @@ def _purpose(form: Form) -> str:
     return purpose
 
 
-def _expiry(fields: dict[str, str]) -> int | None:
+def asked_expiry(fields: dict[str, str]) -> dict[str, Any] | None:
+    """The `expires_after` of a form, as a JSON body would have it."""
     if "expires_after[seconds]" not in fields:
         return None
     seconds = fields["expires_after[seconds]"]
-    given = {"anchor": fields.get("expires_after[anchor]"), "seconds": int(seconds) if seconds.isdigit() else None}
-    return expiry_of(given, "expires_after")
+    return {"anchor": fields.get("expires_after[anchor]"), "seconds": int(seconds) if seconds.isdigit() else None}
 
 
 def check_file_count(call: Call) -> None:
@@ -90,7 +101,7 @@ def check_file_count(call: Call) -> None:
 
 
 async def retrieve(call: Call) -> Reply:
-    return json_reply(shape(_found(call)))
+    return json_reply(shape(found(call)))
 
 
 async def list_(call: Call) -> Reply:
@@ -108,7 +119,7 @@ async def list_(call: Call) -> Reply:
 
 
 async def delete(call: Call) -> Reply:
-    file = _found(call)
+    file = found(call)
     with call.core.state.commit():
         call.core.state.drop_file(file.id)
     return json_reply({"object": "file", "id": file.id, "deleted": True})
@@ -116,7 +127,7 @@ async def delete(call: Call) -> Reply:
 
 async def content(call: Call) -> Reply:
     """The bytes as they are. A Range header is obeyed."""
-    file = _found(call)
+    file = found(call)
     path = call.core.state.file_path(file.id)
     span = FileSpan(path, 0, file.bytes)
     headers = {"content-disposition": f'attachment; filename="{file.id}.jsonl"', "accept-ranges": "bytes"}
@@ -132,7 +143,7 @@ async def content(call: Call) -> Reply:
     return Reply(status, span, headers, "application/octet-stream")
 
 
-def _found(call: Call) -> File:
+def found(call: Call) -> File:
     file_id = call.request.path_params["file_id"]
     file = call.core.find_file(call.account, file_id)
     if file is None:
