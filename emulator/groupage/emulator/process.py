@@ -41,13 +41,16 @@ class EmulatorProcess:
         *,
         faults: Mapping[str, Any] | Path | str | None = None,
         port: int = 0,
+        environment: Mapping[str, str] | None = None,
         **options: object,
     ) -> None:
+        """`environment` is added to the caller's own."""
         self.state = Path(state)
         self.port = port
         self.base_url = ""
         self._faults = faults
         self._options = options
+        self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -79,7 +82,8 @@ class EmulatorProcess:
         # A file, not a pipe: nobody reads while it runs, and a full pipe would stop the server.
         log = self.state / "stderr.log"
         with log.open("wb") as errors:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)  # noqa: S603
+            environment = {**os.environ, **self._environment}
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environment)  # noqa: S603
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line.endswith(b"\n"):

@@ -22,12 +22,14 @@ ACCESS_KEY, SECRET_KEY = "test-access", "test-secret"
 @dataclass(frozen=True)
 class S3Server:
     endpoint: str
+    access_key: str = ACCESS_KEY
+    secret_key: str = SECRET_KEY
 
     def options(self) -> dict[str, str]:
         return {
             "endpoint": self.endpoint,
-            "access_key_id": ACCESS_KEY,
-            "secret_access_key": SECRET_KEY,
+            "access_key_id": self.access_key,
+            "secret_access_key": self.secret_key,
             "region": "us-east-1",
         }
 
@@ -35,8 +37,8 @@ class S3Server:
         """For boto3 and its kin."""
         return {
             "AWS_ENDPOINT_URL_S3": self.endpoint,
-            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
             "AWS_REGION": "us-east-1",
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
@@ -93,10 +95,12 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def running_s3(folder: Path) -> Iterator[S3Server]:
-    """A server whose data lies in the folder; it is killed at the end of the block."""
+def running_s3(
+    folder: Path, *, access_key: str = ACCESS_KEY, secret_key: str = SECRET_KEY, volumes: int = 20
+) -> Iterator[S3Server]:
+    """A server whose data lies in the folder (64 MB a volume); it is killed at the end of the block."""
     actions = ["Admin", "Read", "Write", "List", "Tagging"]
-    keys = [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}]
+    keys = [{"accessKey": access_key, "secretKey": secret_key}]
     config = folder / "s3.json"
     config.write_text(json.dumps({"identities": [{"name": "test", "credentials": keys, "actions": actions}]}))
     (folder / "data" / "buckets").mkdir(parents=True)
@@ -105,10 +109,10 @@ def running_s3(folder: Path) -> Iterator[S3Server]:
         str(Path(sysconfig.get_path("scripts")) / "weed"), "server", f"-dir={folder / 'data'}",
         "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-master.port={master}", f"-volume.port={volume}", "-filer",
         f"-filer.port={filer}", "-s3", f"-s3.port={port}", "-s3.port.iceberg=0", "-s3.port.lance=0",
-        f"-s3.config={config}", "-volume.max=20", "-master.volumeSizeLimitMB=64",
+        f"-s3.config={config}", f"-volume.max={volumes}", "-master.volumeSizeLimitMB=64",
     ]  # fmt: skip
     log = folder / "log"
-    server = S3Server(f"http://127.0.0.1:{port}")
+    server = S3Server(f"http://127.0.0.1:{port}", access_key, secret_key)
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, cwd=folder)
         try:

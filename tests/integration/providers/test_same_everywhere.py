@@ -1,0 +1,125 @@
+"""`groupage run --provider NAME`: the same thousand portable requests and the same faults end the same way everywhere."""
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
+
+from cli_world import Commands, read_results  # found through the lines above
+from groupage.client.local_server import ServerFiles, is_running
+from groupage.schemas import Outcome, Result
+from groupage.workers.embedded import stop_if_unused
+
+from tests.side_by_side.providers import CHAT, PROVIDERS, Provider, Running, running
+from tests.side_by_side.thousand import PLAN, POLICY, SCHEMA, SHARD, TOOL, Asked, outcomes, thousand
+
+TABLE = Path(__file__).parents[3] / "docs" / "portable-requests.md"
+USUAL = set(Result.model_fields) - {"labels", "tool_calls", "provider_ids"}
+"""Keys of every result line; the others are there where they say something."""
+ANSWERS = {Outcome.succeeded, Outcome.truncated, Outcome.refused}
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_a_thousand_portable_requests_end_the_same_way_at_every_provider(name: str, tmp_path: Path) -> None:
+    provider = PROVIDERS[name]
+    asked = thousand(provider.model)
+    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_bytes(b"".join(one.line + b"\n" for one in asked))
+    with running(provider, tmp_path, turnaround="1s", faults=PLAN) as there:
+        commands = Commands(tmp_path, there.emulator)
+        commands.environment |= there.variables | provider.waits
+        policy = [option for name, value in POLICY.items() for option in ("--policy", f"{name}={value}")]
+        try:
+            done = commands.call(
+                "run", source, "-o", output, "--provider", name, "--deadline", "20m", "--json", *policy, timeout_s=150
+            )
+            assert done.returncode == 3, done.stderr
+            results = read_results(output)
+            pairs = zip(asked, results, strict=True)
+            assert [problem for one, result in pairs for problem in problems(provider, one, result)] == []
+            assert Counter(result["outcome"] for result in results) == outcomes(asked)
+            assert json.loads(done.stdout)["outcomes"] == dict(outcomes(asked))
+            assert_provider_kept_its_peace(there, commands)
+        finally:
+            commands.stop_all()
+            stop_if_unused(commands.state_dir)
+    assert not is_running(ServerFiles.of(commands.state_dir))
+    assert documented(name) == outcomes(asked), "docs/portable-requests.md tells what was seen"
+
+
+def problems(provider: Provider, asked: Asked, result: dict[str, Any]) -> list[str]:
+    """What is wrong with one result; the same rules for every provider."""
+    ending, error = asked.ending, result["error"]
+    said = {name for name in ("labels", "tool_calls", "provider_ids") if result.get(name)}
+    found = {
+        "keys": (set(result), USUAL | said),
+        "id": (result["id"], asked.id),
+        "outcome": (result["outcome"], ending.outcome),
+        "error": (error and error["class"], ending.error),
+        "labels": (result.get("labels", {}), asked.labels),
+        "provider": (result["provider"], provider.name),
+    }
+    if ending.route:
+        found["route"] = (result["route"], ending.route)
+    if asked.body is not None and ending.outcome in ANSWERS:
+        found |= _of_an_answer(provider, asked, result)
+    elif error is not None:
+        found["words"] = (bool(error["message"]), True)
+    return [
+        f"{asked.id!r} ({asked.form}, {asked.fault}): {what} {a!r}, not {b!r}"
+        for what, (a, b) in found.items()
+        if a != b
+    ]
+
+
+def _of_an_answer(provider: Provider, asked: Asked, result: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    assert asked.body is not None
+    text, usage = result["text"], result["usage"] or {}
+    found = {
+        "usage": (set(usage) >= {"input_tokens", "output_tokens"} and usage["input_tokens"] > 0, True),
+        "cost": (result["cost_usd"] < result["sync_cost_usd"], result["route"] == "batch"),
+        "model": (bool(result["model"]), True),
+        "body": (isinstance(result["body"], dict), True),
+    }
+    if asked.form == "tool":
+        made = result.get("tool_calls") or ()
+        calls = [(call["type"], call["function"]["name"]) for call in made]
+        said = [set(json.loads(call["function"]["arguments"])) for call in made]
+        return found | {"tools": (calls, [("function", TOOL["name"])]), "arguments": (said, [{"word"}])}
+    found["tools"] = (result.get("tool_calls"), None)
+    if asked.form == "schema":
+        value = json.loads(text)
+        return found | {"form": (set(value), set(SCHEMA["required"])), "kind": (type(value["sure"]), bool)}
+    whole = provider.text(CHAT, asked.body)
+    if asked.ending.outcome is Outcome.truncated:
+        found["text"] = (text, whole[: len(whole) // 2])
+    elif asked.ending.outcome is Outcome.succeeded:
+        found["text"] = (text, whole)
+    return found
+
+
+def assert_provider_kept_its_peace(there: Running, commands: Commands) -> None:
+    """One batch a submission, nothing answered twice for money, nothing left behind."""
+    assert set(commands.batches_by_tag().values()) == {1}
+    assert there.emulator.ledger()["questions_answered_more_than_once"] == 0
+    status = there.emulator.status()
+    assert (status["batches_live"], there.leftovers()) == (0, [])
+    effects = [effect for batch in status["batches"] for effect in batch["effects"]]
+    assert effects == ["expire"], "the plan has struck"
+    sizes = [batch["counts"]["total"] for batch in status["batches"]]
+    assert max(sizes) == SHARD
+
+
+def documented(name: str) -> Counter[str]:
+    """The provider's row in the table of docs/portable-requests.md."""
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in TABLE.read_text().split("\n")]
+    head = next(at for at, row in enumerate(rows) if row[:1] == ["side by side"])
+    counts = {row[0]: row[1:] for row in rows[head:] if row}.get(f"`{name}`", [])
+    return Counter({title: int(count) for title, count in zip(rows[head][1:], counts, strict=False)})
