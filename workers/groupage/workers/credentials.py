@@ -8,6 +8,9 @@ from groupage.schemas.errors import ProviderError, UsageError
 from groupage.store.objects import Store
 from groupage.workers.settings import Settings
 
+_NEED_ADDRESS = frozenset({"openai", "azure"})
+"""Dialects of servers that are anywhere; the SDKs of the others know where theirs is."""
+
 
 def _facts(settings: Settings, provider: str, profile: str) -> ProviderFacts | None:
     given = settings.activity_settings(None).provider(provider, profile)
@@ -15,13 +18,15 @@ def _facts(settings: Settings, provider: str, profile: str) -> ProviderFacts | N
 
 
 def provider_address(settings: Settings, provider: str, profile: str) -> str | None:
-    """The provider's base URL where it is known here: by the profile, the catalog's variable, or the catalog."""
+    """The provider's base URL or root where it is known here: by the profile, the catalog's variables, or the catalog."""
     given = settings.activity_settings(None).provider(provider, profile)
     facts = _facts(settings, provider, profile)
     if given and given.base_url:
         return given.base_url
-    named = os.environ.get(facts.base_url_env.value) if facts and facts.base_url_env else None
-    return named or (facts.base_url.value if facts and facts.base_url else None)
+    if facts is None:
+        return None
+    named = (os.environ.get(each.value) for each in (facts.base_url_env, facts.root_env) if each is not None)
+    return next(filter(None, named), None) or (facts.base_url.value if facts.base_url else None)
 
 
 def check_provider(settings: Settings, store: Store, provider: str, profile: str) -> None:
@@ -35,12 +40,17 @@ def check_provider(settings: Settings, store: Store, provider: str, profile: str
         raise UsageError(f"{error}; nothing was sent", hint=error.hint) from error
     given = settings.activity_settings(None).provider(provider, profile)
     facts = _facts(settings, provider, profile)
+    address = provider_address(settings, provider, profile)
+    if facts is not None and facts.dialect in _NEED_ADDRESS and not address:
+        told_by = facts.root_env or facts.base_url_env
+        raise UsageError(
+            f"provider {provider}: no address is known; nothing was sent",
+            hint=f"set {told_by.value if told_by else 'its address'}, or base_url in the settings (providers.{provider})",
+        )
     if given is None or facts is None or not facts.needs_key.value or facts.base_url is None:
         return
     variable = given.api_key_env or (facts.api_key_env.value if facts.api_key_env else "")
-    if provider_address(settings, provider, profile) == facts.base_url.value and not (
-        given.api_key or os.environ.get(variable or " ")
-    ):
+    if address == facts.base_url.value and not (given.api_key or os.environ.get(variable or " ")):
         raise UsageError(
             f"provider {provider}: no API key is known; nothing was sent",
             hint=f"set {variable}, or name another variable in the settings (providers.{provider}.api_key_env)",
