@@ -41,11 +41,18 @@ def _anthropic(name: str, settings: ProviderSettings) -> BatchProvider:
     return AnthropicProvider(name, settings)
 
 
+def _vertex(name: str, settings: ProviderSettings) -> BatchProvider:
+    from groupage.activities.providers.vertex import VertexProvider
+
+    return VertexProvider(name, settings)
+
+
 ADAPTERS: dict[str, AdapterFactory] = {
     "openai": _openai,
     "anthropic": _anthropic,
     "azure": _azure,
     "bedrock": _bedrock,
+    "vertex": _vertex,
 }
 """By the dialect that the catalog says of a provider. A new adapter adds itself here."""
 

@@ -14,8 +14,9 @@ from groupage.activities.providers.bedrock_bodies import invocation_type, render
 from groupage.activities.providers.bedrock_errors import classify, create_failed, failed_job, retry_after_s, translate
 from groupage.activities.providers.bedrock_jobs import job_name, output_folder, read_job, tag_of_name, with_results
 from groupage.activities.providers.bedrock_options import read_options
-from groupage.activities.providers.bedrock_runtime import bucket_s, detached
+from groupage.activities.providers.bedrock_runtime import bucket_s
 from groupage.activities.settings import ProviderSettings
+from groupage.activities.threads import detached
 from groupage.schemas import BatchPhase, ErrorClass
 from groupage.schemas.errors import AmbiguousCreate, ProviderError
 
@@ -241,14 +242,14 @@ def test_boto3_is_imported_at_first_use_only():
 
 
 async def test_a_detached_call_returns_raises_and_can_be_left_behind():
-    assert await detached(lambda: 7) == 7
+    assert await detached(lambda: 7, "test") == 7
     with pytest.raises(ZeroDivisionError):
-        await detached(lambda: 1 // 0)
+        await detached(lambda: 1 // 0, "test")
     import threading
 
     go_on = threading.Event()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await detached(lambda: go_on.wait(5))
+            await detached(lambda: go_on.wait(5), "test")
     go_on.set()
     assert [bucket_s(seconds) for seconds in (0.1, 4, 5, 60, 600)] == [4, 4, 8, 64, 1024]

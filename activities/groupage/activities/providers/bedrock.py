@@ -43,12 +43,13 @@ from groupage.activities.providers.bedrock_objects import (
     split_uri,
 )
 from groupage.activities.providers.bedrock_options import read_options, wrong
-from groupage.activities.providers.bedrock_runtime import Reply, bucket_s, converse, detached, invoke
+from groupage.activities.providers.bedrock_runtime import Reply, bucket_s, converse, invoke
 from groupage.activities.providers.compatibility import facts_of
 from groupage.activities.providers.openai_batches import rank
 from groupage.activities.settings import ProviderSettings
-from groupage.activities.threads import in_thread
+from groupage.activities.threads import detached, in_thread
 from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, Outcome, ProviderLimits
+from groupage.schemas.catalog import ProviderFacts
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.ids import decode_tag
 from groupage.schemas.requests import NATIVE_ENDPOINTS
@@ -71,9 +72,12 @@ class BedrockProvider:
 
     # ----- what a job may hold, and how a line is written -----
 
+    def facts(self, model: str) -> ProviderFacts:
+        return facts_of(self.name, self._settings, model)
+
     def limits(self, endpoint: str, model: str) -> ProviderLimits:
         settings = self._settings
-        facts = facts_of(self.name, settings, model)
+        facts = self.facts(model)
         # A translated body may be longer than the one that was counted: by half, where messages are tiny.
         most = facts.max_bytes.value // (1 if endpoint in NATIVE_ENDPOINTS["bedrock"] else 2)
         limits = facts.limits(
@@ -282,7 +286,7 @@ class BedrockProvider:
             return converse(client, model, body) if target == "/converse" else invoke(client, model, body)
 
         async with asyncio.timeout(call.timeout_s):
-            return await detached(lambda: _translated(f"{target} for {call.wire_id}", send))
+            return await detached(lambda: _translated(f"{target} for {call.wire_id}", send), "bedrock-runtime")
 
     async def close(self) -> None:
         await asyncio.to_thread(self._clients.close)

@@ -1,22 +1,15 @@
 """One request by bedrock-runtime: InvokeModel or Converse, one attempt.
 
-boto3 blocks until the model has answered, for minutes at worst. Such calls have threads of their own: in the
-shared pool a few dozen of them would keep everything else waiting, and at shutdown the process would wait
-for them; a daemon thread is left behind.
+boto3 blocks until the model has answered, for minutes at worst: such calls have threads of their own.
 """
 
-import asyncio
 import base64
 import math
-import threading
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import orjson
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
-
-T = TypeVar("T")
 
 
 class Reply(NamedTuple):
@@ -25,28 +18,6 @@ class Reply(NamedTuple):
     body: Any
     request_id: str
     headers: dict[str, str]
-
-
-async def detached(work: Callable[[], T]) -> T:
-    """Run blocking work in a daemon thread of its own. Cancelled, it returns at once and the thread goes on alone."""
-    loop = asyncio.get_running_loop()
-    over: asyncio.Future[None] = loop.create_future()
-    made: list[T] = []
-    failed: list[Exception] = []
-
-    def run() -> None:
-        try:
-            made.append(work())
-        except Exception as error:  # noqa: BLE001  # raised again where it is waited for
-            failed.append(error)
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(lambda: None if over.done() else over.set_result(None))
-
-    threading.Thread(target=run, name="bedrock-runtime", daemon=True).start()
-    await over
-    if failed:
-        raise failed[0]
-    return made[0]
 
 
 def bucket_s(timeout_s: float) -> float:

@@ -102,7 +102,7 @@ class Clients:
             credentials=self.credentials_at(self._options.api_endpoint),
             transport="rest",
             client_options={"api_endpoint": self._options.api_endpoint},
-            client_info=ClientInfo(user_agent="groupage"),
+            client_info=ClientInfo(user_agent="groupage"),  # type: ignore[no-untyped-call]
         )
 
     def _make_http(self) -> Any:
@@ -116,7 +116,7 @@ class Clients:
         return session
 
     def _make_storage(self) -> Any:
-        from google.cloud import storage
+        from google.cloud import storage  # type: ignore[attr-defined]
 
         endpoint = os.environ.get("STORAGE_EMULATOR_HOST", "")
         return storage.Client(project=self.project, credentials=self.credentials_at(endpoint or "https://storage"))

@@ -1,0 +1,163 @@
+"""What a failed call to Vertex or Cloud Storage means, in our classes; Google's own retries are off.
+
+The error object of a reply is read by google_errors.py. What is not a reply:
+
+=============================================  ==========================================================
+what happened                                  class; may a create have been accepted?
+=============================================  ==========================================================
+not connected, TLS, proxy                      transient; no: nothing was sent
+no credentials, or they cannot be renewed      account; no
+timeout, reset, cut answer                     transient; yes
+2xx that is not JSON, or not of the shape      transient; yes (a gateway's page)
+4xx                                            by google_errors.py; no (408, 409 and 499: yes)
+5xx                                            transient; yes
+=============================================  ==========================================================
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import orjson
+from groupage.activities.providers.google_errors import RETRY_AFTER_MAX_S, read_error
+from groupage.schemas import BatchError, ErrorClass
+from groupage.schemas.errors import AmbiguousCreate, ProviderError
+from groupage.schemas.limits import FAILURE_MESSAGE_MAX
+
+T = TypeVar("T")
+
+NOT_SENT = "not_connected"
+_MAYBE_DONE = frozenset({408, 409, 425, 499})
+
+
+def translated(what: str, work: Callable[[], T]) -> T:
+    """Run it; what Google's libraries raise becomes ours. `what` says what was tried."""
+    try:
+        return work()
+    except ProviderError:
+        raise
+    except Exception as error:
+        ours = translate(error, what)
+        if ours is None:
+            raise
+        raise ours from error
+
+
+def translate(error: Exception, what: str) -> ProviderError | None:
+    """An exception of Google's libraries, or of those that they call, as ours; None for any other."""
+    from google.api_core.exceptions import GoogleAPICallError
+    from google.auth.exceptions import GoogleAuthError
+
+    if isinstance(error, GoogleAPICallError) and error.code is not None:
+        return _answered(error, what)
+    found = _credentials(error) if isinstance(error, GoogleAuthError) else _transport(error)
+    if found is None:
+        return None
+    error_class, code = found
+    hint = ""
+    if error_class is ErrorClass.account:
+        hint = "set GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`"
+    message = f"{what}: {type(error).__name__}: {error}"[:FAILURE_MESSAGE_MAX]
+    return ProviderError(message, error_class=error_class, code=code, hint=hint)
+
+
+def _answered(error: Any, what: str) -> ProviderError:
+    status = int(error.code)
+    response = error.response if hasattr(error.response, "headers") else None
+    body: Any = {"message": str(error.message), "code": status}
+    if response is not None:
+        try:
+            body = orjson.loads(response.content)
+        except orjson.JSONDecodeError:
+            body = {"message": str(error.message), "code": status}
+    return of_reply(what, status, body, dict(response.headers) if response is not None else {})
+
+
+def of_reply(what: str, status: int, body: Any, headers: dict[str, str]) -> ProviderError:
+    """An HTTP reply that is an error."""
+    found = read_error(status, body)
+    error_class = found.error_class
+    if error_class is ErrorClass.unknown:
+        error_class = ErrorClass.transient
+    return ProviderError(
+        f"{what}: HTTP {status} {found.code} {found.message or 'without a message'}"[:FAILURE_MESSAGE_MAX],
+        error_class=error_class,
+        code=found.code,
+        status=status,
+        retry_after_s=found.retry_after_s or retry_after_s(headers),
+    )
+
+
+def retry_after_s(headers: dict[str, str]) -> float | None:
+    """Seconds that the server asks to wait."""
+    text = next((value for name, value in headers.items() if name.lower() == "retry-after"), "")
+    return min(float(text), RETRY_AFTER_MAX_S) if text.replace(".", "", 1).isdigit() else None
+
+
+def _credentials(error: Any) -> tuple[ErrorClass, str]:
+    """All of these are met before anything is sent, or after a 401."""
+    from google.auth.exceptions import TransportError
+
+    if isinstance(error, TransportError) or getattr(error, "retryable", False):
+        return ErrorClass.transient, NOT_SENT
+    return ErrorClass.account, "configuration"
+
+
+def _transport(error: Exception) -> tuple[ErrorClass, str] | None:
+    from google.cloud.storage.exceptions import DataCorruption  # type: ignore[import-untyped]
+    from google.protobuf.json_format import Error as ProtoError
+    from requests import exceptions as web
+    from urllib3.exceptions import HTTPError
+
+    kinds: list[tuple[Any, str]] = [
+        ((web.ConnectTimeout, web.SSLError, web.ProxyError), NOT_SENT),
+        (web.Timeout, "timeout"),
+        ((web.ChunkedEncodingError, web.ContentDecodingError, DataCorruption), "cut_short"),
+        ((web.JSONDecodeError, ProtoError), "not_json"),
+        (web.ConnectionError, NOT_SENT if _not_connected(error) else "connection_lost"),
+        ((web.RequestException, HTTPError), "connection_lost"),
+    ]
+    for kind, code in kinds:
+        if isinstance(error, kind):
+            return ErrorClass.transient, code
+    return None
+
+
+def _not_connected(error: BaseException) -> bool:
+    """What urllib3 says is wrapped twice: the innermost cause tells whether there was a connection."""
+    from urllib3.exceptions import NewConnectionError
+
+    inner: Any = error.args[0] if error.args else None
+    return isinstance(getattr(inner, "reason", inner), NewConnectionError)
+
+
+def create_failed(error: ProviderError) -> ProviderError:
+    """The error of a create call: AmbiguousCreate unless it is sure that nothing was accepted."""
+    if error.code in {NOT_SENT, "configuration"}:
+        return error
+    status = error.status
+    if status is not None and 400 <= status < 500 and status not in _MAYBE_DONE:
+        return error
+    return AmbiguousCreate(
+        str(error),
+        error_class=ErrorClass.transient,
+        code=error.code,
+        status=status,
+        retry_after_s=error.retry_after_s,
+    )
+
+
+def failed_job(error: Any) -> BatchError:
+    """Why a job failed as a whole: its google.rpc.Status, which may be missing."""
+    found = read_error(None, error or "the provider gives no reason")
+    error_class = found.error_class
+    if error_class is ErrorClass.missing:
+        # Its model, its input or its bucket: nothing that the same job finds the next time.
+        error_class = ErrorClass.invalid
+    return BatchError(error_class=error_class, code=found.code, message=found.message or "the provider gives no reason")
+
+
+def not_of_shape(what: str, missing: str) -> ProviderError:
+    """A successful answer without what it must hold: a gateway spoke, not the API (PO-22)."""
+    return ProviderError(
+        f"{what}: the answer has no {missing}", error_class=ErrorClass.transient, code="not_an_object", status=200
+    )
