@@ -23,7 +23,7 @@ from groupage.activities.matching import Echoes
 from groupage.activities.memory import give_back
 from groupage.activities.normalising import Normaliser
 from groupage.activities.pricing import PriceBook
-from groupage.activities.providers.base import BatchProvider, EchoingProvider, ResultFile, traits_of
+from groupage.activities.providers.base import BatchProvider, EchoingProvider, ResultFile, facts_about, traits_of
 from groupage.activities.threads import check, in_thread
 from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, Outcome, ShardPlan, ShardReport
 from groupage.schemas.activity_calls import CollectBatch
@@ -239,7 +239,7 @@ class _Collector:
             model=self._plan.model,
             route=self._plan.route,
             round_=call.shard.round,
-            prices=PriceBook(call.shard.job.provider, ended_at),
+            prices=PriceBook(call.shard.job.provider, ended_at, partial(facts_about, self._provider)),
             sent_at=min(call.submitted_at, ended_at),
             ended_at=ended_at,
             batch_id=call.status.batch_id,

@@ -5,12 +5,13 @@ import threading
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import orjson
 from groupage.activities.pricing import PriceBook, to_usd
-from groupage.activities.providers.base import BatchProvider
+from groupage.activities.providers.base import BatchProvider, facts_about
 from groupage.activities.threads import check
 from groupage.schemas import JobManifest, JobRef, JobSpec, Route
 from groupage.schemas.activity_calls import PreparedJob, PrepareJob
@@ -139,7 +140,7 @@ def _check_same(manifest: JobManifest, spec: JobSpec) -> None:
 
 def _prepared(store: Store, provider: BatchProvider, manifest: JobManifest, spec: JobSpec) -> PreparedJob:
     groups = manifest.groups
-    costs = {route: _estimate(manifest, route) for route in (Route.batch, Route.sync)}
+    costs = {route: _estimate(provider, manifest, route) for route in (Route.batch, Route.sync)}
     problems = islice(SegmentReader(store, manifest).rejected(), PROBLEMS_SHOWN)
     return PreparedJob(
         job=JobRef(
@@ -165,13 +166,13 @@ def _prepared(store: Store, provider: BatchProvider, manifest: JobManifest, spec
     )
 
 
-def _estimate(manifest: JobManifest, route: Route) -> tuple[Decimal | None, bool]:
+def _estimate(provider: BatchProvider, manifest: JobManifest, route: Route) -> tuple[Decimal | None, bool]:
     """(USD if every request uses its whole output limit, whether a guess is in it).
 
     None where no group's model has a price. A long request's higher tier is not reckoned with: sums
     are all that is known here.
     """
-    book = PriceBook(manifest.provider)
+    book = PriceBook(manifest.provider, facts=partial(facts_about, provider))
     total, known, estimated = 0, False, False
     for group in manifest.groups:
         price = book.price(group.model, route)

@@ -8,7 +8,7 @@ Amounts inside are integers of picodollars (10^-12 USD): prices are quoted in US
 with at most six decimals, so one token's price is a whole number of them and sums are exact.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -16,20 +16,24 @@ from decimal import Decimal
 import genai_prices
 from genai_prices.types import ModelInfo, TieredPrices
 from groupage.schemas import Route, Usage
+from groupage.schemas.catalog import ProviderFacts, provider_facts
 
 PICO = 10**12
 _UNLIMITED = 2**62
 _PROBE = 1_000_000
-_BATCH = {"processing": "batch"}
-"""The library's name for the batch price of a model that has one (its `price_variants`)."""
+_VARIANTS = {Route.batch: {"processing": "batch"}, Route.flex: {"service_tier": "flex"}}
+"""The library's names for the prices of a model that has such (its `price_variants`)."""
 
-_LIBRARY_NAMES = {"vertex": "google", "gemini": "google", "bedrock": "aws"}
-"""Our provider name -> genai-prices' provider id, where the two differ."""
+Facts = Callable[[str], ProviderFacts]
+"""What the catalog says of the provider for a model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Picodollars a token of one model by one route. `estimated`: half of the sync price, or another seller's."""
+    """Picodollars a token of one model by one route.
+
+    `estimated`: the sync price less the discount that the catalog says, or another seller's.
+    """
 
     input: int
     cached: int
@@ -42,15 +46,14 @@ class Price:
     model: str
     provider: str | None
     context: Mapping[str, str] | None
-    factor: Decimal
+    discount: "Discount"
     at: datetime
 
     def of(self, usage: Usage) -> int:
         """Picodollars of one answer."""
         tokens = usage.input_tokens
         if tokens > self.linear_up_to:
-            priced = _ask(self.model, self.provider, self.context, self.at, _library_usage(usage))
-            return to_pico(priced * self.factor)
+            return to_pico(self.discount.of(self._ask, _library_usage(usage)))
         cached = usage.cached_tokens
         written = usage.cache_write_tokens
         if cached or written:
@@ -61,6 +64,9 @@ class Price:
         else:
             inputs = tokens * self.input
         return inputs + usage.output_tokens * self.output + self.request
+
+    def _ask(self, usage: genai_prices.Usage) -> Decimal:
+        return _ask(self.model, self.provider, self.context, self.at, usage)
 
     def nanos(self, usage: Usage) -> int:
         """Whole nano-dollars of one answer, the unit of the store's rows."""
@@ -76,11 +82,44 @@ def to_usd(pico: int) -> Decimal:
     return Decimal(pico).scaleb(-12).normalize() if pico else Decimal(0)
 
 
-class PriceBook:
-    """Prices of one provider at one moment, each model looked up once."""
+@dataclass(frozen=True, slots=True)
+class Discount:
+    """What is taken off a list price: `factor` is what is left, `cache` what becomes of cached tokens.
 
-    def __init__(self, provider: str, at: datetime | None = None) -> None:
-        self._provider = _LIBRARY_NAMES.get(provider, provider)
+    stacks   they cost the cache's price, discounted as all else
+    instead  they cost the cache's price, or the discounted full one where that is lower
+    none     they cost the discounted full price
+    """
+
+    factor: Decimal = Decimal(1)
+    cache: str = "stacks"
+
+    def of(self, ask: Callable[[genai_prices.Usage], Decimal], usage: genai_prices.Usage) -> Decimal:
+        """USD for an answer, from `ask`'s list prices for usages."""
+        listed = ask(usage)
+        if self.cache == "stacks":
+            return listed * self.factor
+        # The same tokens with nothing in a cache: so many of them that a tier is not left.
+        tokens = int(usage.input_tokens or 0)
+        uncached = ask(genai_prices.Usage(input_tokens=tokens, output_tokens=usage.output_tokens))
+        if self.cache == "none" or not tokens:
+            return uncached * self.factor
+        share = Decimal(int(usage.cache_read_tokens or 0) + int(usage.cache_write_tokens or 0)) / tokens
+        in_full = (ask(genai_prices.Usage(input_tokens=tokens)) - ask(genai_prices.Usage())) * share
+        plain = uncached - in_full
+        return plain * self.factor + min(listed - plain, in_full * self.factor)
+
+
+class PriceBook:
+    """Prices of one provider at one moment, each model looked up once.
+
+    `facts` tell the seller's name, and the discounts where the list has no price of its own for a route; None:
+    those of our own catalog.
+    """
+
+    def __init__(self, provider: str, at: datetime | None = None, facts: Facts | None = None) -> None:
+        self._provider = provider
+        self._facts = facts or (lambda model: provider_facts(provider, model=model))
         self._at = at or datetime.now(UTC)
         self._prices: dict[tuple[str, Route], Price | None] = {}
 
@@ -92,20 +131,29 @@ class PriceBook:
         return self._prices[key]
 
     def _look_up(self, model: str, route: Route) -> Price | None:
-        found = _find(model, self._provider, self._at)
+        facts = self._facts(model)
+        found = _find(model, facts.price_list.value if facts.price_list else self._provider, self._at)
         if found is None:
             return None
         info, provider = found
         foreign = provider is None
         if route is Route.sync:
-            return self._probe(model, provider, None, Decimal(1), estimated=foreign)
-        if route is Route.batch and any(variant.when == _BATCH for variant in info.price_variants or ()):
-            return self._probe(model, provider, _BATCH, Decimal(1), estimated=foreign)
-        # CO-11: providers sell batch and flex at half price; where no list says so it is a guess.
-        return self._probe(model, provider, None, Decimal("0.5"), estimated=True)
+            return self._probe(model, provider, None, Discount(), estimated=foreign)
+        context = _VARIANTS[route]
+        if any(variant.when == context for variant in info.price_variants or ()):
+            return self._probe(model, provider, context, Discount(), estimated=foreign)
+        # CO-11: what no price list says is a guess, however sure the catalog is of the discount.
+        discount = Discount(1 - facts.batch_discount.value, facts.cache_in_batch.value)
+        return self._probe(model, provider, None, discount, estimated=True)
 
     def _probe(
-        self, model: str, provider: str | None, context: Mapping[str, str] | None, factor: Decimal, *, estimated: bool
+        self,
+        model: str,
+        provider: str | None,
+        context: Mapping[str, str] | None,
+        discount: Discount,
+        *,
+        estimated: bool,
     ) -> Price:
         prices = _calculate(model, provider, context, self._at, genai_prices.Usage()).model_price
         starts = [
@@ -115,23 +163,25 @@ class PriceBook:
         # An odd tier that starts at 0 leaves no linear part: everything is asked.
         probe = min(_PROBE, linear_up_to) if linear_up_to > 0 else 1
 
-        def a_token(usage: genai_prices.Usage) -> int:
-            usd = _ask(model, provider, context, self._at, usage) - request
-            return to_pico(usd * factor / probe)
+        def ask(usage: genai_prices.Usage) -> Decimal:
+            return _ask(model, provider, context, self._at, usage)
 
-        request = _ask(model, provider, context, self._at, genai_prices.Usage())
+        def a_token(usage: genai_prices.Usage) -> int:
+            return to_pico((discount.of(ask, usage) - request) / probe)
+
+        request = discount.of(ask, genai_prices.Usage())
         return Price(
             input=a_token(genai_prices.Usage(input_tokens=probe)),
             cached=a_token(genai_prices.Usage(input_tokens=probe, cache_read_tokens=probe)),
             cache_write=a_token(genai_prices.Usage(input_tokens=probe, cache_write_tokens=probe)),
             output=a_token(genai_prices.Usage(output_tokens=probe)),
-            request=to_pico(request * factor),
+            request=to_pico(request),
             linear_up_to=linear_up_to,
             estimated=estimated,
             model=model,
             provider=provider,
             context=context,
-            factor=factor,
+            discount=discount,
             at=self._at,
         )
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from groupage.activities.late import REPORT
 from groupage.activities.normalising import Normaliser
 from groupage.activities.pacing import RETRIED, Latency, Pace, backoff_s
 from groupage.activities.pricing import PriceBook
-from groupage.activities.providers.base import Answer, BatchProvider, SyncCall
+from groupage.activities.providers.base import Answer, BatchProvider, SyncCall, facts_about
 from groupage.schemas import BatchError, BatchPhase, ErrorClass, Message, Outcome, Route, ShardPlan, ShardReport
 from groupage.schemas.activity_calls import RunSyncShard
 from groupage.schemas.errors import ProviderError
@@ -108,7 +109,7 @@ async def run_sync_shard(
             model=plan.model,
             route=Route.sync,
             round_=shard.round,
-            prices=PriceBook(job.provider, started_at),
+            prices=PriceBook(job.provider, started_at, partial(facts_about, provider)),
             sent_at=started_at,
             ended_at=max(started_at, call.deadline_at),
         )

@@ -5,8 +5,9 @@ from decimal import Decimal
 
 import genai_prices
 import pytest
-from groupage.activities.pricing import PriceBook, to_pico, to_usd
+from groupage.activities.pricing import Discount, PriceBook, to_pico, to_usd
 from groupage.schemas import Route, Usage
+from groupage.schemas.catalog import Fact, provider_facts
 
 AT = datetime(2026, 11, 29, tzinfo=UTC)
 
@@ -76,3 +77,77 @@ def test_CO_06_cached_tokens_are_part_of_the_input_and_never_more_than_it():
 def test_amounts_survive_the_way_to_decimal_and_back():
     assert to_usd(to_pico(Decimal("0.000105"))) == Decimal("0.000105")
     assert to_usd(0) == Decimal(0)
+
+
+def discounted(cache: str, discount: str = "0.5"):
+    """A price from a seller whose list has no batch price, with these rules."""
+    told = provider_facts("openai-compatible").model_copy(
+        update={
+            "batch_discount": Fact(value=Decimal(discount), source="test"),
+            "cache_in_batch": Fact(value=cache, source="test"),
+            "price_list": Fact(value="openrouter", source="test"),
+        }
+    )
+    price = PriceBook("anything", AT, lambda _model: told).price("openai/gpt-4.1-mini", Route.batch)
+    assert price is not None
+    assert price.estimated
+    return price
+
+
+def test_CO_11_a_discount_that_only_the_catalog_knows_is_taken_off_the_list_and_marked_as_a_guess():
+    listed = PriceBook("openrouter", AT).price("openai/gpt-4.1-mini", Route.sync)
+    assert listed is not None
+    assert listed.cached < listed.input // 2
+    quarter_off = discounted("stacks", "0.25")
+    assert (quarter_off.input, quarter_off.output) == (listed.input * 3 // 4, listed.output * 3 // 4)
+    assert discounted("stacks", "1").of(Usage(input_tokens=500, output_tokens=500)) == 0
+
+
+def test_CO_11_cached_tokens_in_a_batch_cost_what_the_catalog_says_of_both_discounts():
+    listed = PriceBook("openrouter", AT).price("openai/gpt-4.1-mini", Route.sync)
+    assert listed is not None
+    usage = Usage(input_tokens=1000, cached_tokens=900, output_tokens=10)
+    rest = 100 * listed.input + 10 * listed.output
+    assert discounted("stacks").of(usage) == (rest + 900 * listed.cached) // 2
+    assert discounted("instead").of(usage) == rest // 2 + 900 * listed.cached
+    assert discounted("none").of(usage) == (rest + 900 * listed.input) // 2
+    # A cache that saves less than the batch does changes nothing.
+    assert discounted("instead", "0.9").of(usage) == (rest + 900 * listed.input) // 10
+
+
+@pytest.mark.parametrize(
+    ("cache", "tokens"), [(each, n) for each in ("stacks", "instead", "none") for n in (3, 400_000)]
+)
+def test_CO_11_the_rule_about_caches_is_the_same_below_and_beyond_a_tier(cache: str, tokens: int):
+    """All of a line's tokens are priced by the tier that it reaches."""
+    told = provider_facts("gemini").model_copy(update={"cache_in_batch": Fact(value=cache, source="test")})
+    price = PriceBook("gemini", AT, lambda _model: told).price("gemini-2.5-pro", Route.sync)
+    assert price is not None
+    assert (tokens > price.linear_up_to) == (tokens > 3)
+    rule = Discount(Decimal("0.5"), cache)
+    usage = genai_prices.Usage(input_tokens=tokens, cache_read_tokens=tokens - 1, output_tokens=2)
+
+    def ask(usage: genai_prices.Usage) -> Decimal:
+        return genai_prices.calc_price(
+            usage, "gemini-2.5-pro", provider_id="google", genai_request_timestamp=AT
+        ).total_price
+
+    full = ask(genai_prices.Usage(input_tokens=tokens, output_tokens=2))
+    assert ask(usage) / 2 <= rule.of(ask, usage) <= full / 2
+    assert {"stacks": rule.of(ask, usage) == ask(usage) / 2, "none": rule.of(ask, usage) == full / 2}.get(cache, True)
+
+
+def test_flex_has_its_own_price_where_the_list_says_one():
+    flex, sync = (PriceBook("openai", AT).price("gpt-5", route) for route in (Route.flex, Route.sync))
+    assert flex is not None
+    assert sync is not None
+    assert not flex.estimated
+    assert flex.input < sync.input
+
+
+@pytest.mark.parametrize(("provider", "seller"), [("bedrock", "aws"), ("vertex", "google"), ("gemini", "google")])
+def test_the_catalog_says_by_which_name_a_seller_is_listed(provider: str, seller: str):
+    model = {"aws": "amazon.nova-lite-v1:0", "google": "gemini-2.5-flash"}[seller]
+    price = PriceBook(provider, AT).price(model, Route.sync)
+    assert price is not None
+    assert price.provider == seller

@@ -29,11 +29,12 @@ from groupage.activities.providers.anthropic_bodies import MESSAGES, native_body
 from groupage.activities.providers.anthropic_errors import translate
 from groupage.activities.providers.anthropic_transfer import TAIL, body_size, first_wire_id, stream_body
 from groupage.activities.providers.base import Answer, Doubt, RemoteObject, ResultFile, Submission, SyncCall, Traits
-from groupage.activities.providers.compatibility import limits_of
+from groupage.activities.providers.compatibility import facts_of, limits_of
 from groupage.activities.providers.openai_errors import create_failed, read_object
 from groupage.activities.providers.openai_files import save_body
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, ProviderLimits
+from groupage.schemas.catalog import ProviderFacts
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.ids import decode_wire_id
 
@@ -68,6 +69,9 @@ class AnthropicProvider:
         """Tag in the results of batches that have ended, "" for somebody else's: it never changes."""
 
     # ----- what a batch may hold, and how a line is written -----
+
+    def facts(self, model: str) -> ProviderFacts:
+        return facts_of(self.name, self._settings, model)
 
     def limits(self, endpoint: str, model: str) -> ProviderLimits:  # noqa: ARG002  # they differ by model alone
         return limits_of(self.name, self._settings, model)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from groupage.schemas import BatchStatus, ErrorClass, Outcome, ProviderLimits, Usage
+from groupage.schemas.catalog import ProviderFacts, provider_facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,14 @@ def traits_of(provider: BatchProvider) -> Traits:
     traits = getattr(provider, "traits", _USUAL)
     assert isinstance(traits, Traits)
     return traits
+
+
+def facts_about(provider: BatchProvider, model: str) -> ProviderFacts:
+    """What the catalog says of the adapter's provider; one without a method `facts` is looked up by its name."""
+    facts = getattr(provider, "facts", None)
+    found = provider_facts(provider.name, model=model) if facts is None else facts(model)
+    assert isinstance(found, ProviderFacts)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from groupage.activities.answers import read_batch_line, read_reply
 from groupage.activities.providers.base import Answer, RemoteObject, ResultFile, Submission, SyncCall
-from groupage.activities.providers.compatibility import compatibility_of, limits_of
+from groupage.activities.providers.compatibility import compatibility_of, facts_of, limits_of
 from groupage.activities.providers.openai_batches import TAG_KEY, rank, read_batch, read_time
 from groupage.activities.providers.openai_errors import (
     create_failed,
@@ -27,6 +27,7 @@ from groupage.activities.providers.openai_files import file_name, save_body, tag
 from groupage.activities.providers.openai_listing import listed
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, Outcome, ProviderLimits
+from groupage.schemas.catalog import ProviderFacts
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.ids import decode_tag
 
@@ -53,6 +54,9 @@ class OpenAIProvider:
         self._connecting = asyncio.Lock()
 
     # ----- what a batch may hold, and how a line is written -----
+
+    def facts(self, model: str) -> ProviderFacts:
+        return facts_of(self.name, self._settings, model)
 
     def limits(self, endpoint: str, model: str) -> ProviderLimits:  # noqa: ARG002  # they differ by model alone
         return limits_of(self.name, self._settings, model)
