@@ -29,7 +29,7 @@ KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The job's key, 
 Output = Annotated[
     str, typer.Option("--output", "-o", metavar="OUT.jsonl", help="Written whole or not at all; - is stdout.")
 ]
-Provider = Annotated[str, typer.Option(help="openai, azure, groq, …")]
+Provider = Annotated[str, typer.Option(help="openai, anthropic, bedrock, … (groupage catalog)")]
 Profile = Annotated[str, typer.Option(help="The worker's credential profile.")]
 Model = Annotated[str | None, typer.Option(help="For requests that name none.")]
 Endpoint = Annotated[str | None, typer.Option(help="For requests that name none [default: /v1/chat/completions].")]
@@ -281,6 +281,18 @@ def doctor(as_json: Json = False) -> int:
     from groupage.cli.doctor import run_doctor
 
     return run_doctor(as_json=as_json)
+
+
+@app.command()
+def catalog(
+    provider: Annotated[str | None, typer.Argument(metavar="[PROVIDER]", help="Only this one, in full.")] = None,
+    model: Annotated[str, typer.Option(help="As it is for this model.")] = "",
+    as_json: Json = False,
+) -> int:
+    """What is known of the providers (limits, windows, discounts, dialects), and from where."""
+    from groupage.cli.catalog import show_catalog
+
+    return show_catalog(provider, model, as_json=as_json)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)

@@ -12,7 +12,7 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from groupage.schemas.catalog.facts import PLAIN, ProviderFacts
+from groupage.schemas.catalog.facts import PLAIN, Fact, ProviderFacts
 from groupage.schemas.errors import UsageError
 from pydantic import TypeAdapter, ValidationError
 
@@ -51,6 +51,11 @@ class Catalog:
         """The patterns of models for which the provider's facts differ."""
         return tuple(dict.fromkeys(self._all_patterns(name)))
 
+    def said_of(self, name: str, pattern: str) -> dict[str, Fact[Any]]:
+        """The facts of models that fit one pattern, where they differ."""
+        tables = [layer["providers"].get(name, _NOTHING)["models"].get(pattern, {}) for layer in self._layers]
+        return {key: fact for table in tables for key, fact in table.items() if isinstance(fact, Fact)}
+
     def get(self, name: str, model: str = "") -> ProviderFacts | None:
         """None for a provider that no file knows."""
         if name not in self.providers:
@@ -79,7 +84,7 @@ class Catalog:
         if dialect not in known:
             said = f"no dialect is called {dialect!r}" if dialect else "it says no dialect"
             raise CatalogError(
-                f"catalog: providers.{name}: {said}", hint=f"write dialect = one of {', '.join(map(repr, known))}"
+                f"catalog {self.path or OURS}: providers.{name}: {said}", hint=f"write dialect = one of {', '.join(map(repr, known))}"
             )
         merged: Table = {"title": name}
         for layer in self._layers:
@@ -93,7 +98,7 @@ class Catalog:
         except ValidationError as error:
             missing = ", ".join(str(problem["loc"][0]) for problem in error.errors())
             raise CatalogError(
-                f"catalog: providers.{name}: nothing says {missing}", hint="add these keys to your catalog file"
+                f"catalog {self.path or OURS}: providers.{name}: nothing says {missing}", hint="add these keys to your catalog file"
             ) from error
 
 
