@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import NamedTuple
 
 import genai_prices
 from genai_prices.types import ModelInfo, TieredPrices
@@ -135,12 +136,12 @@ class PriceBook:
         found = _find(model, facts.price_list.value if facts.price_list else self._provider, self._at)
         if found is None:
             return None
-        info, provider = found
+        info, provider = found.model, found.provider
         foreign = provider is None
         if route is Route.sync:
             return self._probe(model, provider, None, Discount(), estimated=foreign)
         context = _VARIANTS[route]
-        if any(variant.when == context for variant in info.price_variants or ()):
+        if found.own and any(variant.when == context for variant in info.price_variants or ()):
             return self._probe(model, provider, context, Discount(), estimated=foreign)
         # CO-11: what no price list says is a guess, however sure the catalog is of the discount.
         discount = Discount(1 - facts.batch_discount.value, facts.cache_in_batch.value)
@@ -186,15 +187,27 @@ class PriceBook:
         )
 
 
-def _find(model: str, provider: str, at: datetime) -> tuple[ModelInfo, str | None] | None:
-    """(model, provider id). The provider is None where only another seller's price is known."""
+class _Found(NamedTuple):
+    """`provider` is None where only another seller's price is known. `own`: the model is on the seller's own list.
+
+    A seller may sell by another's list (Azure by OpenAI's): the library then leaves that list's batch prices aside.
+    """
+
+    model: ModelInfo
+    provider: str | None
+    own: bool
+
+
+def _find(model: str, provider: str, at: datetime) -> _Found | None:
     if not model:
         return None
     for seller in (provider, None):
         try:
-            return _calculate(model, seller, None, at, genai_prices.Usage()).model, seller
+            found = _calculate(model, seller, None, at, genai_prices.Usage())
         except LookupError:
             continue
+        own = any(found.model is each for each in found.provider.models)
+        return _Found(found.model, seller, own)
     return None
 
 

@@ -55,6 +55,17 @@ def test_CO_11_a_missing_batch_price_is_half_of_sync_and_marked_as_a_guess():
     assert (batch.estimated, sync.estimated) == (True, False)
 
 
+def test_CO_11_a_seller_by_anothers_list_has_the_catalogs_discount_in_a_batch_and_not_the_full_price():
+    """genai-prices finds Azure's models on OpenAI's list, and then leaves the batch prices there aside."""
+    book = PriceBook("azure", AT)
+    batch, sync = book.price("gpt-4o-mini", Route.batch), book.price("gpt-4o-mini", Route.sync)
+    assert batch is not None
+    assert sync is not None
+    usage = Usage(input_tokens=1_000_000, output_tokens=1_000_000)
+    assert batch.of(usage) * 2 == sync.of(usage)
+    assert (batch.estimated, sync.estimated) == (True, False)
+
+
 def test_another_sellers_price_is_marked_as_a_guess():
     price = PriceBook("some-gateway", AT).price("gpt-4o-mini", Route.sync)
     assert price is not None
