@@ -41,6 +41,12 @@ def _anthropic(name: str, settings: ProviderSettings) -> BatchProvider:
     return AnthropicProvider(name, settings)
 
 
+def _gemini(name: str, settings: ProviderSettings) -> BatchProvider:
+    from groupage.activities.providers.gemini import GeminiProvider
+
+    return GeminiProvider(name, settings)
+
+
 def _vertex(name: str, settings: ProviderSettings) -> BatchProvider:
     from groupage.activities.providers.vertex import VertexProvider
 
@@ -52,6 +58,7 @@ ADAPTERS: dict[str, AdapterFactory] = {
     "anthropic": _anthropic,
     "azure": _azure,
     "bedrock": _bedrock,
+    "gemini": _gemini,
     "vertex": _vertex,
 }
 """By the dialect that the catalog says of a provider. A new adapter adds itself here."""

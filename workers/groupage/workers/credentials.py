@@ -11,6 +11,9 @@ from groupage.workers.settings import Settings
 _NEED_ADDRESS = frozenset({"openai", "azure"})
 """Dialects of servers that are anywhere; the SDKs of the others know where theirs is."""
 
+_ALSO = {"gemini": ("GOOGLE_API_KEY",)}
+"""Further variables that a key may stand in; these SDKs want a key wherever their server is."""
+
 
 def _facts(settings: Settings, provider: str, profile: str) -> ProviderFacts | None:
     given = settings.activity_settings(None).provider(provider, profile)
@@ -49,9 +52,11 @@ def check_provider(settings: Settings, store: Store, provider: str, profile: str
         )
     if given is None or facts is None or not facts.needs_key.value or facts.base_url is None:
         return
-    variable = given.api_key_env or (facts.api_key_env.value if facts.api_key_env else "")
-    if address == facts.base_url.value and not (given.api_key or os.environ.get(variable or " ")):
+    usual = facts.api_key_env.value if facts.api_key_env else ""
+    variables = [given.api_key_env] if given.api_key_env else [usual, *_ALSO.get(facts.dialect, ())]
+    anywhere = facts.dialect in _ALSO or address == facts.base_url.value
+    if anywhere and not (given.api_key or any(os.environ.get(variable or " ") for variable in variables)):
         raise UsageError(
             f"provider {provider}: no API key is known; nothing was sent",
-            hint=f"set {variable}, or name another variable in the settings (providers.{provider}.api_key_env)",
+            hint=f"set {' or '.join(variables)}, or name another variable in the settings (providers.{provider}.api_key_env)",
         )

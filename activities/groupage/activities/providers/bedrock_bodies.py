@@ -1,9 +1,8 @@
 """From our requests to Bedrock's records: translated, without their model, in the job type's words."""
 
-import json
 from typing import Any
 
-import orjson
+from groupage.activities.providers.exact_json import dumps, loads
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.portable import Inexpressible, target_endpoint, translate
@@ -21,7 +20,9 @@ def invocation_type(endpoint: str, model: str) -> str:
 
 def model_input(endpoint: str, body: bytes) -> tuple[str, str, dict[str, Any]]:
     """(model id, /invoke or /converse, Bedrock's body). Raises ProviderError(invalid)."""
-    request = _loads(body)
+    request = loads(body)
+    if not isinstance(request, dict):
+        raise _invalid("the body is not an object")
     model = request.get("model")
     if not isinstance(model, str) or not model:
         raise _invalid("the body has no model")
@@ -39,26 +40,11 @@ def render(wire_id: str, endpoint: str, body: bytes) -> bytes:
     _, target, translated = model_input(endpoint, body)
     if target == "/converse" and "toolConfig" in translated:
         raise _invalid("a Converse job takes no toolConfig: use /invoke with the model's own body")
-    return _record(wire_id, _dumps(translated))
+    return _record(wire_id, dumps(translated))
 
 
 def _record(wire_id: str, body: bytes) -> bytes:
     return b'{"recordId":"%b","modelInput":%b}\n' % (wire_id.encode(), body)
-
-
-def _loads(body: bytes) -> dict[str, Any]:
-    value = orjson.loads(body)
-    if not isinstance(value, dict):
-        raise _invalid("the body is not an object")
-    # Integers beyond 64 bits become floats in orjson; Python's own reader keeps them.
-    return value if orjson.dumps(value) == body else dict(json.loads(body))
-
-
-def _dumps(body: dict[str, Any]) -> bytes:
-    try:
-        return orjson.dumps(body)
-    except (TypeError, orjson.JSONEncodeError):
-        return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _invalid(detail: str) -> ProviderError:

@@ -11,7 +11,7 @@ INVALID_ARGUMENT (3, 400), OUT_OF_RANGE (11),               invalid; account whe
   FAILED_PRECONDITION (9), UNIMPLEMENTED (12),                valid or billing is off, too_large where
   ALREADY_EXISTS (6, 409)                                     a size is over its limit
 UNAUTHENTICATED (16, 401), PERMISSION_DENIED (7, 403)       account
-NOT_FOUND (5, 404)                                          missing; of one request: invalid
+NOT_FOUND (5, 404); "or it may not exist" (403, of files)   missing; of one request: invalid
 RESOURCE_EXHAUSTED (8, 429)                                 rate_limit; quota where a day's or the
                                                               batches' quota is used up; account where
                                                               the quota is 0 or the credit is spent
@@ -144,6 +144,8 @@ def _class_of(status: int | None, word: str, text: str, details: list[dict[str, 
     if any(detail.get("reason") in _ACCOUNT_REASONS for detail in details) or _ACCOUNT.search(text):
         return ErrorClass.account
     found = _CLASSES.get(word) or _by_status(status)
+    if found is ErrorClass.account and "may not exist" in text:
+        return ErrorClass.missing
     if found is ErrorClass.rate_limit:
         return _exhausted(text, details)
     if status == 413 or (found is ErrorClass.invalid and _TOO_LARGE.search(text)):

@@ -15,6 +15,7 @@ from groupage.emulator.gemini.accounts import page_of
 from groupage.emulator.gemini.answers import ENDPOINT
 from groupage.emulator.gemini.errors import RPC_CODES, refusal
 from groupage.emulator.gemini.files import FILE_LIFE_S, moment
+from groupage.emulator.gemini.names import code_of, find, result_id
 from groupage.emulator.gemini.questions import camel
 from groupage.emulator.life import Batch, View, view
 
@@ -173,8 +174,7 @@ async def delete(call: Call) -> Reply:
 
 
 def _found(call: Call) -> Batch:
-    batch_id = call.request.path_params["batch"]
-    batch = call.core.find_batch(call.account, f"gemini_{batch_id}")
+    batch = find(call, call.request.path_params["batch"])
     if batch is None:
         raise refusal(404)
     return batch
@@ -184,7 +184,7 @@ def shape(batch: Batch, now: float) -> dict[str, Any]:
     """The operation, with the effects that only change what is shown."""
     seen, known = view(batch, now), batch.metadata or {}
     kind = "EmbedContentBatch" if "embeddings" in known else "GenerateContentBatch"
-    name = f"batches/{batch.id.removeprefix('gemini_')}"
+    name = f"batches/{code_of(batch)}"
     metadata: dict[str, Any] = {
         "@type": _TYPES + kind,
         "name": name,
@@ -218,7 +218,7 @@ def _ending(batch: Batch, seen: View, now: float, kind: str) -> dict[str, Any]:
     hidden = late is not None and seen.ended_at is not None and now < seen.ended_at + late["seconds"]
     if done is None or done.output_file_id is None or hidden or seen.status == "expired":
         return {}
-    return {"response": {"@type": f"{_TYPES}{kind}Output", "responsesFile": f"files/{done.output_file_id}"}}
+    return {"response": {"@type": f"{_TYPES}{kind}Output", "responsesFile": f"files/{result_id(batch)}"}}
 
 
 def _stats(batch: Batch, seen: View) -> dict[str, str] | None:

@@ -11,6 +11,7 @@ from typing import Any
 from groupage.emulator.calls import Call, FileSpan, Reply, json_reply
 from groupage.emulator.gemini.accounts import page_of
 from groupage.emulator.gemini.errors import refusal
+from groupage.emulator.gemini.names import find, result_id
 from groupage.emulator.gemini.questions import camel
 from groupage.emulator.state import File
 
@@ -19,6 +20,7 @@ FILE_LIFE_S = 48 * 3600.0
 MAX_FILE_BYTES = 2_000_000_000
 MAX_PROJECT_BYTES = 20_000_000_000
 PAGE_DEFAULT, PAGE_MAX = 10, 100
+ID_MAX = 40
 MADE = "batch_output"
 """Purpose of files that batches made: the only ones that can be downloaded. Of others it is their MIME type."""
 _NAME = re.compile(r"files/[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
@@ -103,7 +105,7 @@ def _check_room(call: Call, size: int) -> None:
 
 def shape(call: Call, file: File) -> dict[str, Any]:
     generated = file.purpose == MADE
-    name = f"files/{file.id}"
+    name = f"files/{_id_of(call, file)}"
     uri = f"{call.request.url.scheme}://{call.request.url.netloc}/v1beta/{name}"
     shown = {
         "name": name,
@@ -134,6 +136,9 @@ async def list_(call: Call) -> Reply:
 
 
 async def delete(call: Call) -> Reply:
+    if len(call.request.path_params["file"]) > ID_MAX:
+        what = f"File ID (name excluding 'files/') cannot be more than {ID_MAX} characters."
+        raise refusal(400, f"* DeleteFileRequest.name: {what}")
     file = _found(call)
     with call.core.state.commit():
         call.core.state.drop_file(file.id)
@@ -151,10 +156,18 @@ async def content(call: Call) -> Reply:
 def _found(call: Call) -> File:
     """403 where it is missing: the Files API does not tell the two apart."""
     file_id = call.request.path_params["file"]
-    file = call.core.find_file(call.account, file_id)
+    batch = find(call, file_id.removeprefix("batch-")) if file_id.startswith("batch-") else None
+    output = batch.done.output_file_id if batch is not None and batch.done is not None else None
+    file = call.core.find_file(call.account, output or file_id)
     if file is None:
         raise refusal(403, f"You do not have permission to access the File {file_id} or it may not exist.")
     return file
+
+
+def _id_of(call: Call, file: File) -> str:
+    """Results are named by their batch; a file of results whose batch was deleted is gone with it."""
+    batch = call.core.state.batches.get(file.filename.removesuffix("_output.jsonl")) if file.purpose == MADE else None
+    return result_id(batch) if batch is not None else file.id
 
 
 def moment(at: float) -> str:

@@ -1,6 +1,8 @@
 """models:generateContent and models:embedContent: the same answers, at once, at full price."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import orjson
 from groupage.emulator.answers import Answer, BadBody
@@ -12,6 +14,9 @@ from groupage.emulator.gemini.errors import error_of, refusal, rule_error
 from groupage.emulator.gemini.replies import refuse, truncate
 from groupage.emulator.openai.sync import Limiter
 from groupage.emulator.outcomes import Ending, ending_of, is_billed
+
+
+Disturb = Callable[[dict[str, Any]], None]
 
 
 def handler(core: Emulator) -> Handler:
@@ -38,8 +43,10 @@ def handler(core: Emulator) -> Handler:
     return handle
 
 
-def deliver(call: Call, made: Answer, rule: RequestRule | None) -> Reply:
-    """Bill it, and answer as the plan wants it."""
+def deliver(
+    call: Call, made: Answer, rule: RequestRule | None, *, cut: Disturb = truncate, deny: Disturb = refuse
+) -> Reply:
+    """Bill it, and answer as the plan wants it; `cut` and `deny` change a reply of the model's."""
     ending = Ending.answered if rule is None else ending_of(rule)
     billed = rule is None or is_billed(rule)
     if call.billed_for_nothing and billed:
@@ -55,5 +62,5 @@ def deliver(call: Call, made: Answer, rule: RequestRule | None) -> Reply:
     if rule.kind == "empty_body":
         return Reply(200, b"{}")
     reply = orjson.loads(made.body)
-    (truncate if rule.kind == "truncated" else refuse)(reply)
+    (cut if rule.kind == "truncated" else deny)(reply)
     return json_reply(reply)
