@@ -173,6 +173,21 @@ PROVIDERS: dict[str, Provider] = {
             endpoints=(CHAT, RESPONSES),
         ),
         Provider(
+            name="azure",
+            model="gpt-4o-mini",
+            sdk=("openai",),
+            adapter=(
+                "groupage.activities.providers.azure",
+                "openai.resources.batches",
+                "openai.resources.chat",
+                "openai.resources.files",
+            ),
+            variables=lambda at: {"AZURE_OPENAI_ENDPOINT": at.root, "AZURE_OPENAI_API_KEY": at.key},
+            asked=Asked,
+            cancel=lambda id_: ("POST", f"/openai/v1/batches/{id_}/cancel"),
+            endpoints=(CHAT, RESPONSES),
+        ),
+        Provider(
             name="anthropic",
             model=_CLAUDE,
             sdk=("anthropic",),
@@ -238,12 +253,13 @@ class Running:
 def ask(servers: Servers, method: str, path: str) -> Any:
     """One call with the key in every header that a provider looks at."""
     request = urllib.request.Request(servers.root + path, method=method, headers=headers(servers.key))
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=30) as answer:  # loopback
         return json.loads(answer.read() or b"null")
 
 
 def headers(key: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}", "anthropic-version": "2023-06-01"}
+    known = ("x-api-key", "api-key", "x-goog-api-key")
+    return {"authorization": f"Bearer {key}", "anthropic-version": "2023-06-01", **dict.fromkeys(known, key)}
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -81,13 +82,15 @@ def problems(provider: Provider, asked: Asked, result: dict[str, Any]) -> list[s
 
 def _of_an_answer(provider: Provider, asked: Asked, result: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     assert asked.body is not None
-    text, usage = result["text"], result["usage"] or {}
-    found = {
-        "usage": (set(usage) >= {"input_tokens", "output_tokens"} and usage["input_tokens"] > 0, True),
-        "cost": (result["cost_usd"] < result["sync_cost_usd"], result["route"] == "batch"),
-        "model": (bool(result["model"]), True),
-        "body": (isinstance(result["body"], dict), True),
-    }
+    text, usage, batch = result["text"], result["usage"], result["route"] == "batch"
+    found: dict[str, tuple[Any, Any]] = {"model": (bool(result["model"]), True)}
+    found["body"] = (isinstance(result["body"], dict), True)
+    if asked.ending.outcome is Outcome.refused:
+        # Azure's filter refuses with an error and bills nothing; elsewhere a refusal is an answer that is paid for.
+        found["paid"] = (usage is None, result["cost_usd"] is None)
+        return found | {"tools": (result.get("tool_calls"), None)}
+    found["usage"] = (usage is not None and usage["input_tokens"] > 0 and usage["output_tokens"] > 0, True)
+    found["half the price"] = (Decimal(result["cost_usd"] or 0) < Decimal(result["sync_cost_usd"] or 0), batch)
     if asked.form == "tool":
         made = result.get("tool_calls") or ()
         calls = [(call["type"], call["function"]["name"]) for call in made]
@@ -98,10 +101,7 @@ def _of_an_answer(provider: Provider, asked: Asked, result: dict[str, Any]) -> d
         value = json.loads(text)
         return found | {"form": (set(value), set(SCHEMA["required"])), "kind": (type(value["sure"]), bool)}
     whole = provider.text(CHAT, asked.body)
-    if asked.ending.outcome is Outcome.truncated:
-        found["text"] = (text, whole[: len(whole) // 2])
-    elif asked.ending.outcome is Outcome.succeeded:
-        found["text"] = (text, whole)
+    found["text"] = (text, whole[: len(whole) // 2] if asked.ending.outcome is Outcome.truncated else whole)
     return found
 
 
