@@ -42,6 +42,14 @@ class BadBody(ValueError):
         self.param = param
 
 
+class BadRecord(BadBody):
+    """A BadBody in a batch whose lines repeat the request; `echo` is what comes back beside the error."""
+
+    def __init__(self, error: BadBody, echo: bytes) -> None:
+        super().__init__(str(error), error.param)
+        self.echo = echo
+
+
 class Answer(NamedTuple):
     """`question` is the 64-bit fingerprint, `body` the provider's reply as JSON."""
 
@@ -117,6 +125,7 @@ _FOREIGN = {
     "/v1/messages": "groupage.emulator.anthropic.answers",
     "bedrock": "groupage.emulator.bedrock.answers",
     "gemini": "groupage.emulator.gemini.answers",
+    "vertex": "groupage.emulator.vertex.answers",
 }
 
 

@@ -79,6 +79,10 @@ def dialect_of(name: str) -> Dialect:
         from groupage.emulator.gemini.lines import DIALECT as GEMINI
 
         return GEMINI
+    if name == "vertex":
+        from groupage.emulator.vertex.lines import DIALECT as VERTEX
+
+        return VERTEX
     raise LookupError(f"no dialect is called {name!r}")
 
 

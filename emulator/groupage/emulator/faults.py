@@ -183,6 +183,11 @@ Effect = Literal[
     "status_word",
     "only_errors",
     "turnaround",
+    "queue",
+    "unlabelled",
+    "rewritten",
+    "request_only",
+    "parts",
 ]
 
 
@@ -197,10 +202,19 @@ class BatchRule(_Rule):
     slow_cancel    cancelling lasts `seconds`, or (no seconds) for ever
     cancel_loses   after cancel, the share `at` of the finished requests is in no file
     late_output    completed, but output_file_id stays null for `seconds`
-    counts         request_counts are `null`, `zero`, or count failed lines as completed (`optimistic`)
+    counts         request_counts are `null`, `zero`, or count failed lines as completed (`optimistic`); at Vertex
+                   they may be -1 (`unknown`)
     status_word    the status `during` is called `word` (null: JSON null)
     only_errors    every request fails with `status`; completed with an error file alone
     turnaround     takes `seconds`
+    queue          waits `seconds` before it begins to run
+
+    At Vertex alone:
+
+    unlabelled     the share `at` of the rows repeats its request without labels
+    rewritten      rows repeat their request as the server would write it: other order, 1.0 for 1, no defaults
+    request_only   requests that did not run have a row with nothing but the request
+    parts          the rows lie in so many `files`
     """
 
     effect: Effect
@@ -209,16 +223,17 @@ class BatchRule(_Rule):
     """Only batches with this text in a metadata value."""
     at: float = Field(0.5, ge=0, le=1)
     seconds: Duration | None = None
-    counts: Literal["null", "zero", "optimistic"] = "null"
+    counts: Literal["null", "zero", "optimistic", "unknown"] = "null"
     during: str = "in_progress"
     word: str | None = None
     status: int = Field(400, ge=100, le=599)
     code: str = "internal_error"
     message: str = "The batch could not be processed."
+    files: int = Field(3, ge=1, le=100)
 
     @model_validator(mode="after")
     def _fits(self) -> "BatchRule":
-        if self.effect in ("late_output", "turnaround") and self.seconds is None:
+        if self.effect in ("late_output", "turnaround", "queue") and self.seconds is None:
             raise ValueError(f"{self.effect} needs seconds")
         return self
 

@@ -128,7 +128,8 @@ def course_of(batch: Batch) -> Course:
     if batch.checked.errors:
         return Course(start, 0.0, ending="failed", settled_at=start, end_at=start, share=0.0)
     run = max(0.0, batch.created_at + batch.turnaround * RUN_SHARE - start)
-    stall, expire = batch.effect("stall"), batch.effect("expire")
+    stall, expire, queue = batch.effect("stall"), batch.effect("expire"), batch.effect("queue")
+    start += queue["seconds"] if queue else 0.0
     free = Course(start, run)
     if stall:
         lasts = math.inf if stall["seconds"] is None else float(stall["seconds"])

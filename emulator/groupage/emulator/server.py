@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import orjson
 import uvicorn
-from groupage.emulator import admin, anthropic, azure, bedrock, gemini, openai
+from groupage.emulator import admin, anthropic, azure, bedrock, compatible, gemini, openai, vertex
 from groupage.emulator.calls import TRANSPORT
 from groupage.emulator.core import Emulator
 from groupage.emulator.faults import FaultPlan
@@ -39,8 +39,9 @@ def build_app(core: Emulator) -> Starlette:
         await core.close()
 
     providers = [*openai.routes(core), *anthropic.routes(core), *bedrock.routes(core), *gemini.routes(core)]
-    providers += bigquery.routes(core)
+    providers += [*vertex.routes(core), *bigquery.routes(core)]
     providers += azure.routes(core)
+    providers += compatible.routes(core)
     return Starlette(routes=[*providers, *admin.routes(core)], lifespan=lifespan)
 
 

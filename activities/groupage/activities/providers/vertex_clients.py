@@ -116,7 +116,7 @@ class Clients:
         return session
 
     def _make_storage(self) -> Any:
-        from google.cloud import storage  # type: ignore[attr-defined]
+        from google.cloud.storage import Client  # type: ignore[import-untyped]
 
         endpoint = os.environ.get("STORAGE_EMULATOR_HOST", "")
-        return storage.Client(project=self.project, credentials=self.credentials_at(endpoint or "https://storage"))
+        return Client(project=self.project, credentials=self.credentials_at(endpoint or "https://storage"))

@@ -8,20 +8,12 @@ from typing import Any
 
 import orjson
 from groupage.emulator import answers
-from groupage.emulator.answers import ANSWER_BYTES, Answer, BadBody
+from groupage.emulator.answers import ANSWER_BYTES, Answer, BadBody, BadRecord
 from groupage.emulator.bedrock.questions import question
 from groupage.emulator.bedrock.replies import native
 
 ENDPOINT = "bedrock"
 """By this name `answers.py` finds this module."""
-
-
-class BadRecord(BadBody):
-    """A BadBody of a batch; `echo` is the body itself, which comes back with the error."""
-
-    def __init__(self, error: BadBody, echo: bytes) -> None:
-        super().__init__(str(error), error.param)
-        self.echo = echo
 
 
 def question_of(record: dict[str, Any]) -> str:

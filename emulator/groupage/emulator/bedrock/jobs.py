@@ -287,6 +287,7 @@ def _disturbed(batch: Batch, seen: View, shown: dict[str, Any]) -> dict[str, Any
     if counts:
         kinds: dict[str, dict[str, Any]] = {
             "null": dict.fromkeys(names),
+            "unknown": dict.fromkeys(names),
             "zero": dict.fromkeys(names, 0),
             "optimistic": {"successRecordCount": seen.completed + seen.failed, "errorRecordCount": 0},
         }

@@ -3,8 +3,7 @@
 from typing import Any
 
 import orjson
-from groupage.emulator.answers import BadBody
-from groupage.emulator.bedrock.answers import BadRecord
+from groupage.emulator.answers import BadBody, BadRecord
 from groupage.emulator.bedrock.errors import PAYMENT, error_of
 from groupage.emulator.bedrock.replies import refuse, truncate
 from groupage.emulator.dialects import Dialect

@@ -32,8 +32,10 @@ def question(model: str, target: str, body: dict[str, Any], *, batch: bool) -> Q
     if "model" in body:
         raise BadBody("model: Extra inputs are not permitted", "model")
     family = bedrock_family(model)
-    if family in {"claude", "nova"}:
-        return Question(family, CHAT, (_claude if family == "claude" else _converse)(model, body))
+    if family == "claude":
+        return Question(family, CHAT, claude_chat(model, body, "bedrock-2023-05-31"))
+    if family == "nova":
+        return Question(family, CHAT, _converse(model, body))
     if family in {"titan-embed", "cohere-embed"}:
         keys = ("inputText", "dimensions") if family == "titan-embed" else ("texts", "output_dimension")
         return Question(family, EMBEDDINGS, _embeddings(model, body, *keys))
@@ -71,8 +73,9 @@ def _embeddings(model: str, body: dict[str, Any], key: str, size_key: str) -> di
     return {"model": model, "input": body[key]} | ({"dimensions": size} if size else {})
 
 
-def _claude(model: str, body: dict[str, Any]) -> dict[str, Any]:
-    if body.get("anthropic_version") != "bedrock-2023-05-31":
+def claude_chat(model: str, body: dict[str, Any], version: str) -> dict[str, Any]:
+    """The chat body of a Messages body as the clouds take it: with a version, and without a model."""
+    if body.get("anthropic_version") != version:
         raise BadBody("anthropic_version: Field required", "anthropic_version")
     limit = body.get("max_tokens")
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:

@@ -15,7 +15,6 @@ from groupage.emulator.gemini.replies import refuse, truncate
 from groupage.emulator.openai.sync import Limiter
 from groupage.emulator.outcomes import Ending, ending_of, is_billed
 
-
 Disturb = Callable[[dict[str, Any]], None]
 
 

@@ -145,6 +145,7 @@ def _disturbed(batch: Batch, seen: View, now: float, shown: dict[str, Any]) -> d
     if counts:
         shown["request_counts"] = {
             "null": None,
+            "unknown": None,
             "zero": {"total": 0, "completed": 0, "failed": 0},
             "optimistic": {"total": seen.total, "completed": seen.completed + seen.failed, "failed": 0},
         }[counts["counts"]]
