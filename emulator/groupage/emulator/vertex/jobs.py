@@ -18,6 +18,7 @@ from groupage.emulator.gemini.errors import RPC_CODES, refusal
 from groupage.emulator.life import Batch, View, view
 from groupage.emulator.vertex.accounts import number_of
 from groupage.emulator.vertex.answers import ENDPOINT
+from groupage.emulator.vertex.bigquery_data import BigQueryTables
 from groupage.emulator.vertex.data import BadInput, CloudStorage, Json, Place, Unreadable, as_records
 from groupage.emulator.vertex.filters import BadFilter, read_filter
 from groupage.emulator.vertex.lines import DIALECT
@@ -47,9 +48,9 @@ _LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 _GCS_URI = re.compile(r"gs://[a-z0-9][-._a-z0-9]{1,220}[a-z0-9](/.*)?")
 
 
-def place_of(_core: Emulator, _job: Json) -> Place:
+def place_of(core: Emulator, job: Json) -> Place:
     """Where the job's data lie."""
-    return CloudStorage()
+    return BigQueryTables(core) if "bigquerySource" in job["inputConfig"] else CloudStorage()
 
 
 class Looks:
@@ -67,6 +68,8 @@ class Looks:
         problem, count = "", 0
         try:
             place = place_of(core, job)
+            if isinstance(place, BigQueryTables):
+                place.check(job, call.request.path_params["location"])
             columns = await asyncio.to_thread(place.fetch, job, fetched)
             most = core.settings.max_requests or DIALECT.max_requests
             try:
@@ -138,6 +141,8 @@ def _check(job: Json) -> None:
         wanted = "bigquery" if any(key.startswith("bigquery") for key in config) else "jsonl"
         if config.get(format_) != wanted or len(here & config.keys()) != 1:
             raise refusal(400, f"{format_} must be {wanted}, with one of {', '.join(sorted(here))}.")
+    if ("bigquerySource" in source) != ("bigqueryDestination" in target):
+        raise refusal(400, "Here input and output must be of one kind: Cloud Storage or BigQuery.")
     uris = [
         *(source.get("gcsSource") or {}).get("uris", ()),
         (target.get("gcsDestination") or {}).get("outputUriPrefix"),
