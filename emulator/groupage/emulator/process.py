@@ -63,6 +63,10 @@ class EmulatorProcess:
     def admin_url(self) -> str:
         return self.base_url.removesuffix("/v1") + "/_emulator"
 
+    def flavour_url(self, name: str) -> str:
+        """The base URL under which the emulator is a server with that flavour's differences."""
+        return f"{self.base_url.removesuffix('/v1')}/flavours/{name}/v1"
+
     def _command(self) -> list[str]:
         self.state.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "groupage.emulator", "--state", str(self.state), "--port", str(self.port)]

@@ -3,7 +3,9 @@
 What is unsure there can be overridden in a catalog of one's own, or per profile in the worker's settings.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas import ProviderLimits
@@ -38,6 +40,10 @@ class Compatibility:
     """False: listings do not tell a file's true size, so a partial upload cannot be told by it."""
     file_purposes: tuple[str, ...]
     """By what purposes inputs and results are listed."""
+    files_page: int
+    """Files a page of their listing."""
+    create_extra: Mapping[str, Any]
+    """More fields for the create call's body."""
 
     def window(self, left_s: float | None) -> str:
         """The completion_window for a batch whose job's deadline is so many seconds away."""
@@ -76,6 +82,8 @@ def compatibility_of(name: str, settings: ProviderSettings) -> Compatibility:
         output_expires_after=facts.output_expires_after.value,
         file_sizes=facts.file_sizes.value,
         file_purposes=tuple(facts.file_purposes.value),
+        files_page=facts.files_page.value,
+        create_extra=facts.create_extra.value if facts.create_extra else {},
     )
 
 

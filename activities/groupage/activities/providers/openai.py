@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 PAGE = 100
 """Batches a page, the most that OpenAI gives."""
-FILES_PAGE = 1000
-"""Files a page; OpenAI allows 10,000, which is 2 MB of listing."""
 
 
 class OpenAIProvider:
@@ -162,6 +160,8 @@ class OpenAIProvider:
         options: dict[str, Any] = {"completion_window": self._dialect.window(submission.left_s)}
         if self._dialect.metadata:
             options["metadata"] = {TAG_KEY: submission.tag, "groupage_requests": str(submission.requests)}
+        if self._dialect.create_extra:
+            options["extra_body"] = dict(self._dialect.create_extra)
         if self._dialect.output_expires_after and (expiry := self._expiry()):
             options["output_expires_after"] = expiry
         endpoint: Any = self._written(submission.endpoint)
@@ -405,7 +405,7 @@ class OpenAIProvider:
         client = await self._sdk()
 
         async def page(after: str | None) -> dict[str, Any]:
-            options = self._page_options(FILES_PAGE, after)
+            options = self._page_options(self._dialect.files_page, after)
             if self._dialect.list_takes_parameters:
                 options |= {"purpose": purpose, "order": "desc"}
             listing: Any = client.files.with_raw_response.list(**options)

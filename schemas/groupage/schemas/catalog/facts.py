@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from groupage.schemas._base import parse_duration
 from groupage.schemas.limits import ProviderLimits
@@ -166,6 +166,10 @@ class ProviderFacts(BaseModel):
     """False: listings do not tell a file's true size, so a partial upload cannot be told by it."""
     file_purposes: Fact[list[str]]
     """By what purposes inputs and results are listed."""
+    files_page: Fact[Count]
+    """Most files that a page of their listing may be asked for."""
+    create_extra: Fact[dict[str, Any]] | None = None
+    """More fields for the body of the call that creates a batch, as the server wants them."""
 
     @property
     def expiry_bounds_s(self) -> tuple[int, int]:

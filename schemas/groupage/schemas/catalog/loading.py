@@ -84,7 +84,8 @@ class Catalog:
         if dialect not in known:
             said = f"no dialect is called {dialect!r}" if dialect else "it says no dialect"
             raise CatalogError(
-                f"catalog {self.path or OURS}: providers.{name}: {said}", hint=f"write dialect = one of {', '.join(map(repr, known))}"
+                f"catalog {self.path or OURS}: providers.{name}: {said}",
+                hint=f"write dialect = one of {', '.join(map(repr, known))}",
             )
         merged: Table = {"title": name}
         for layer in self._layers:
@@ -98,7 +99,8 @@ class Catalog:
         except ValidationError as error:
             missing = ", ".join(str(problem["loc"][0]) for problem in error.errors())
             raise CatalogError(
-                f"catalog {self.path or OURS}: providers.{name}: nothing says {missing}", hint="add these keys to your catalog file"
+                f"catalog {self.path or OURS}: providers.{name}: nothing says {missing}",
+                hint="add these keys to your catalog file",
             ) from error
 
 
