@@ -1,6 +1,6 @@
 """Kill anything at any moment, and count what was lost.
 
-    python -m tests.chaos --runs 200 [--seed S] [--lanes K] [--keep-logs DIR] [--only N]
+    python -m tests.chaos --runs 200 [--provider NAME] [--seed S] [--lanes K] [--keep-logs DIR] [--only N]
 
 Each run is a job through a real client, worker, Temporal server and emulated provider, with faults at
 the provider, in which one or several of the processes are killed (SIGKILL) and started again. The exit
@@ -10,6 +10,7 @@ code is 0 if every promise was kept in every run.
 import argparse
 import asyncio
 import contextlib
+import secrets
 import shutil
 import signal
 import sys
@@ -19,9 +20,10 @@ from pathlib import Path
 
 from groupage.workers.embedded import find_binary
 
-from tests.chaos.lane import Lane, RunReport
+from tests.chaos.lane import Around, Lane, RunReport
 from tests.chaos.report import failed, one_line, problems, table
 from tests.chaos.scenario import make_scenario
+from tests.side_by_side.providers import PROVIDERS, running_stores
 
 STOP_AFTER_FAILURES = 10
 
@@ -29,6 +31,7 @@ STOP_AFTER_FAILURES = 10
 def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__.split("\n", maxsplit=1)[0])
     options.add_argument("--runs", type=int, default=200)
+    options.add_argument("--provider", choices=PROVIDERS, default="openai")
     options.add_argument("--seed", type=int, default=1, help="of the whole series")
     options.add_argument("--lanes", type=int, default=4, help="runs at a time; they mostly wait")
     options.add_argument("--only", type=int, metavar="N", help="only run N (from 1) of the series")
@@ -40,9 +43,10 @@ def parser() -> argparse.ArgumentParser:
 class Series:
     """The runs that are still to be played, and the reports of those that were."""
 
-    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+    def __init__(self, options: argparse.Namespace, folder: Path, around: Around) -> None:
         self.options = options
         self.folder = folder
+        self.around = around
         self.reports: list[RunReport] = []
         numbers = range(options.runs) if options.only is None else [options.only - 1]
         self._todo = [number for number in numbers for _ in range(options.repeat)]
@@ -57,9 +61,10 @@ class Series:
                 number = self._todo.pop(0)
                 if lane is None:
                     self._lanes_made += 1
-                    lane = Lane(self._lanes_made, self.folder / f"lane-{self._lanes_made}", binary=find_binary())
+                    folder = self.folder / f"lane-{self._lanes_made}"
+                    lane = Lane(self._lanes_made, folder, self.around, binary=find_binary())
                     await lane.start()
-                scenario = make_scenario(self.options.seed, number)
+                scenario = make_scenario(self.options.seed, number, self.around.provider)
                 report = await lane.run(scenario)
                 self.reports.append(report)
                 print(one_line(report, of=self.options.runs), flush=True)
@@ -84,7 +89,8 @@ class Series:
         self.kept.append(where)
         print("  " + "\n  ".join([report.scenario.describe(), *problems(report)]))
         print(f"  state and logs: {where}")
-        print(f"  again: python -m tests.chaos --seed {seed} --runs {self.options.runs} --only {number}", flush=True)
+        again = f"--provider {self.options.provider} --seed {seed} --runs {self.options.runs} --only {number}"
+        print(f"  again: python -m tests.chaos {again}", flush=True)
 
 
 def _unused(path: Path) -> Path:
@@ -101,8 +107,12 @@ async def play(options: argparse.Namespace) -> int:
     assert main is not None
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, main.cancel)
-    with tempfile.TemporaryDirectory(prefix="groupage-chaos-", ignore_cleanup_errors=True) as folder:
-        series = Series(options, Path(folder))
+    provider, api_key = PROVIDERS[options.provider], f"sk-chaos-{secrets.token_hex(12)}"
+    with (
+        tempfile.TemporaryDirectory(prefix="groupage-chaos-", ignore_cleanup_errors=True) as folder,
+        running_stores({provider.store} - {""}, Path(folder) / "stores", api_key) as stores,
+    ):
+        series = Series(options, Path(folder), Around(provider, stores, api_key))
         lanes = [asyncio.create_task(series.lane()) for _ in range(min(options.lanes, options.runs))]
         interrupted = False
         try:
@@ -114,7 +124,7 @@ async def play(options: argparse.Namespace) -> int:
                 lane.cancel()
             # Ends every process before it returns.
             ended = await asyncio.gather(*lanes, return_exceptions=True)
-        print("\n" + table(series.reports, time.monotonic() - began), flush=True)
+        print(f"\nprovider: {provider.name}\n" + table(series.reports, time.monotonic() - began), flush=True)
         for error in ended:
             if isinstance(error, Exception):
                 raise error

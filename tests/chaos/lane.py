@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import random
-import secrets
 import shutil
 import signal
 import socket
@@ -35,6 +34,8 @@ from tests.chaos.provider import Provider
 from tests.chaos.scenario import TENANT, Kill, Point, Scenario, Victim
 from tests.chaos.sites import Deployed, Embedded, Site, Surroundings
 from tests.chaos.verify import Verdict, verify
+from tests.side_by_side.providers import Provider as Record
+from tests.side_by_side.providers import Servers, Stores
 
 RUN_WITHIN_S = 150.0
 """No run may take longer: an escalation takes 25 s, two lost workflow tasks 10 s each."""
@@ -66,23 +67,35 @@ class RunReport:
     """Why the harness could not finish the run; counts as a failure."""
 
 
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What all lanes of a series share: the provider, its object stores, and the key to both."""
+
+    provider: Record
+    stores: Stores
+    api_key: str
+
+
 class Lane:
     """`directory` is the lane's own; everything of it is started by `start` and ended by `stop`."""
 
-    def __init__(self, number: int, directory: Path, *, binary: str) -> None:
+    def __init__(self, number: int, directory: Path, around: Around, *, binary: str) -> None:
         self.number = number
         self.directory = directory
         self.directory.mkdir(parents=True)
-        self.api_key = f"sk-chaos-{secrets.token_hex(12)}"
+        self.api_key = around.api_key
+        self._around = around
         self._emulator = Emulator(
             directory,
             ["--turnaround", "uniform:500ms,1200ms", "--cancel-takes", "300ms", "--api-key", self.api_key],
+            around.provider.emulator,
+            around.stores.variables(),
         )
-        self._zygote = Zygote(directory)
+        self._zygote = Zygote(directory, around.provider.adapter)
         self._binary = binary
         self._provider: Provider | None = None
         self._sites: dict[bool, Site] = {}
-        self.around = Surroundings(directory, self._zygote, "", self.api_key)
+        self.around = Surroundings(directory, self._zygote)
 
     @property
     def provider(self) -> Provider:
@@ -91,8 +104,11 @@ class Lane:
 
     async def start(self) -> None:
         await asyncio.gather(self._emulator.start(), self._zygote.start())
-        self._provider = Provider(self._emulator.base_url, self.api_key)
-        self.around.base_url = self._emulator.base_url
+        record = self._around.provider
+        # One object store serves all lanes: a prefix each.
+        servers = Servers(self._emulator.root, self.api_key, self._around.stores, f"lane-{self.number}/")
+        self._provider = Provider(record, servers)
+        self.around.variables = record.variables(servers) | record.waits
 
     async def stop(self) -> None:
         if self._provider is not None:
@@ -212,7 +228,16 @@ class _Run:
     async def _start_client(self) -> None:
         scenario = self.scenario
         argv = ["run", str(self.folder / "in.jsonl"), "-o", str(self.output), "--json", *self.site.run_options]
-        argv += ["--tenant", TENANT, "--key", scenario.key, "--deadline", scenario.deadline]
+        argv += [
+            "--provider",
+            scenario.provider.name,
+            "--tenant",
+            TENANT,
+            "--key",
+            scenario.key,
+            "--deadline",
+            scenario.deadline,
+        ]
         for name, value in scenario.policy.items():
             argv += ["--policy", f"{name}={value}"]
         self.client_starts += 1
@@ -242,7 +267,7 @@ class _Run:
     async def _cancel_a_batch(self, after_s: float) -> None:
         """Cancel the first batch so long after it was created; it may have ended by then."""
         while True:
-            state = await self.lane.provider.state()
+            state = await self.lane.provider.state(files=False)
             live = [batch["id"] for batch in state["batches"] if not batch["ended"]]
             if live:
                 break
@@ -259,7 +284,7 @@ class _Run:
             return Moment(self.files, {})
         if not worth_asking(point, self.files):
             return None
-        return Moment(self.files, await self.lane.provider.state())
+        return Moment(self.files, await self.lane.provider.state(files=point is Point.uploading))
 
     async def _there(self, point: Point) -> bool:
         moment = await self._moment(point)

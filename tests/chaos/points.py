@@ -7,12 +7,14 @@ what is counted as a hit was one.
 
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.chaos.scenario import Point
+from tests.side_by_side.providers import tag_of
 
 LOOK_EVERY_S, LOOK_OFTEN_S = 0.003, 0.0005
 _EMPTY: frozenset[str] = frozenset()
@@ -75,9 +77,7 @@ class Moment:
     def tags(self, *, live: bool = False) -> frozenset[str]:
         """ "{round}-{shard}" of the provider's batches."""
         batches = [batch for batch in self.provider.get("batches", ()) if not (live and batch["ended"])]
-        return frozenset(
-            shard_of(value) for batch in batches for value in (batch["metadata"] or {}).values() if shard_of(value)
-        )
+        return frozenset(shard for batch in batches if (shard := shard_of(tag_of(batch))))
 
 
 def shard_of(tag: str) -> str:
@@ -102,7 +102,7 @@ def _uploading(at: Moment) -> bool:
     return any(
         not at.files.intents(shard)
         for shard in at.files.shards()
-        if any(f"-r{shard.partition('-')[0]}-s{shard.partition('-')[2]}." in f"{name}." for name in names)
+        if any(re.search(rf"-r{shard.replace('-', '-s')}(?!\d)", name) for name in names)
     )
 
 
@@ -126,8 +126,14 @@ def _waiting(at: Moment) -> bool:
 
 
 def _downloading(at: Moment) -> bool:
-    """More downloads were begun than files are in the store."""
-    stored = sum(("output.jsonl.zst" in names) + ("errors.jsonl.zst" in names) for names in at.files.shards().values())
+    """More downloads were begun than files are in the store; from an object store: a batch has ended that is not there."""
+    shards = at.files.shards()
+    if "files.content" not in at.provider["calls"]:
+        ended = at.tags() - at.tags(live=True)
+        return any(
+            "batch.json" in shards.get(shard, _EMPTY) and "output.jsonl.zst" not in shards[shard] for shard in ended
+        )
+    stored = sum(("output.jsonl.zst" in names) + ("errors.jsonl.zst" in names) for names in shards.values())
     return int(at.provider["calls"].get("files.content", 0)) > stored and not at.files.merging
 
 

@@ -12,6 +12,7 @@ import socket
 import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,8 +109,12 @@ class Emulator:
 
     directory: Path
     arguments: list[str]
+    options: Mapping[str, object] = field(default_factory=dict)
+    """The provider's own, with underscores."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Beside the harness's own: by which it reaches the object stores."""
     process: Process | None = None
-    base_url: str = ""
+    root: str = ""
 
     async def start(self) -> None:
         with (self.directory / "emulator.log").open("ab") as log:
@@ -124,16 +129,18 @@ class Emulator:
                 "--state",
                 str(self.directory / "emulator"),
                 *self.arguments,
+                *(part for name, value in self.options.items() for part in (f"--{name.replace('_', '-')}", str(value))),
                 stdin=DEVNULL,
                 stdout=PIPE,
                 stderr=log,
+                env={**os.environ, **self.environment},
                 start_new_session=True,
             )
         assert self.process.stdout is not None
         line = await asyncio.wait_for(self.process.stdout.readline(), START_TIMEOUT_S)
         if not line:
             raise HarnessError(f"the emulator does not come up: see {self.directory / 'emulator.log'}")
-        self.base_url = json.loads(line)["base_url"]
+        self.root = json.loads(line)["base_url"].removesuffix("/v1")
 
     async def stop(self) -> None:
         # Its own worker process ends with it only if it is asked to.
@@ -172,8 +179,10 @@ class Child:
 class Zygote:
     """Our end of `tests.chaos.zygote`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, modules: Sequence[str]) -> None:
+        """`modules` are imported once for all children."""
         self._directory = directory
+        self._modules = modules
         self._process: Process | None = None
         self._reader: asyncio.Task[None] | None = None
         self._waiting: dict[str, asyncio.Future[int]] = {}
@@ -187,6 +196,7 @@ class Zygote:
                 sys.executable,
                 "-m",
                 "tests.chaos.zygote",
+                *self._modules,
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=log,

@@ -1,4 +1,4 @@
-"""The emulator's admin API, as the harness uses it."""
+"""What the harness asks and tells the provider: the emulator's admin API, and the objects beside it."""
 
 import asyncio
 import http.client
@@ -6,13 +6,16 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.side_by_side.providers import Provider as Record
+from tests.side_by_side.providers import Servers, headers
+
 
 class Provider:
     """One keep-alive connection; calls run in a thread, one at a time."""
 
-    def __init__(self, base_url: str, api_key: str) -> None:
-        self._address = urlsplit(base_url).netloc
-        self._api_key = api_key
+    def __init__(self, record: Record, servers: Servers) -> None:
+        self._record, self._servers = record, servers
+        self._address = urlsplit(servers.root).netloc
         self._connection: http.client.HTTPConnection | None = None
         self._lock = asyncio.Lock()
 
@@ -22,7 +25,7 @@ class Provider:
                 self._connection = http.client.HTTPConnection(self._address, timeout=20)
             try:
                 data = None if body is None else json.dumps(body).encode()
-                self._connection.request(method, path, data, {"authorization": f"Bearer {self._api_key}"})
+                self._connection.request(method, path, data, headers(self._servers.key))
                 reply = self._connection.getresponse()
                 said = reply.read()
             except (OSError, http.client.HTTPException):
@@ -45,8 +48,11 @@ class Provider:
         await self.ask("POST", "/_emulator/reset")
         await self.ask("PUT", "/_emulator/faults", plan)
 
-    async def state(self) -> dict[str, Any]:
-        return dict(json.loads(await self.ask("GET", "/_emulator/state")))
+    async def state(self, *, files: bool = True) -> dict[str, Any]:
+        """Batches, calls and what of ours lies there. Without `files` object stores are not asked, which takes longer."""
+        state = dict(json.loads(await self.ask("GET", "/_emulator/state")))
+        state["files"] = await asyncio.to_thread(self._record.leftovers, self._servers, state) if files else []
+        return state
 
     async def questions(self) -> list[dict[str, Any]]:
         """Every row of the ledger."""
@@ -55,7 +61,7 @@ class Provider:
 
     async def cancel(self, batch_id: str) -> None:
         """As a person would in the provider's console."""
-        await self.ask("POST", f"/v1/batches/{batch_id}/cancel")
+        await self.ask(*self._record.cancel(batch_id))
 
     def close(self) -> None:
         if self._connection is not None:

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from groupage.emulator.dialects import dialect_of
 from groupage.schemas import ErrorClass, Outcome
+
+from tests.side_by_side.providers import CHAT, PROVIDERS, Provider
 
 MARKER = "zebra-Ωmega-7319"
 """In every prompt: nothing that Temporal stores may hold it."""
 TENANT = "chaos"
-MODEL = "gpt-4o-mini"
-CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 
 
 class Victim(StrEnum):
@@ -82,6 +83,7 @@ class Scenario:
 
     seed: int
     number: int
+    provider: Provider
     kind: Kind
     lines: list[Line]
     plan: dict[str, Any]
@@ -200,22 +202,23 @@ _CLIENT_POINTS = (Point.accepting, Point.writing_output)
 """Where the client is at work: it is the victim there, mostly."""
 
 
-def make_scenario(seed: int, number: int) -> Scenario:
+def make_scenario(seed: int, number: int, provider: Provider = PROVIDERS["openai"]) -> Scenario:
     """Run `number` (from 0) of a series. Kinds and points take turns, so that a short series has all of them."""
     draw = random.Random(f"{seed}/{number}")
     kind = (Kind.batches, Kind.sync_round, Kind.batches, Kind.escalation, Kind.sync_round)[number % 5]
-    points = _POINTS[kind]
+    points = tuple(point for point in _POINTS[kind] if provider.uploads or point is not Point.uploading)
     kills = [_kill(draw, points[(number // 2 + number // 5) % len(points)])]
     if draw.random() < 0.35:
         order = list(Point)
         later = [point for point in points if order.index(point) >= order.index(kills[0].point)]
         kills.append(_kill(draw, draw.choice(later)))
-    lines = _lines(draw, seed, number)
-    plan, effects, calls = _plan(draw, kind, lines, kills)
+    lines = _lines(draw, seed, number, provider)
+    plan, effects, calls = _plan(draw, kind, lines, kills, provider)
     policy, deadline = _policy(kind, len(lines))
     return Scenario(
         seed=seed,
         number=number,
+        provider=provider,
         kind=kind,
         lines=lines,
         plan=plan,
@@ -249,7 +252,7 @@ def _kill(draw: random.Random, point: Point) -> Kill:
     return Kill(victims, point, delay_s, draw.choice((0.0, draw.uniform(0, 0.5))))
 
 
-def _lines(draw: random.Random, seed: int, number: int) -> list[Line]:
+def _lines(draw: random.Random, seed: int, number: int, provider: Provider) -> list[Line]:
     count = draw.randint(100, 160)
     names = draw.sample(sorted(LINE_FAULTS), k=5)
     fault_at = {at: draw.choice(names) for at in draw.sample(range(count), k=count // 8)}
@@ -257,8 +260,8 @@ def _lines(draw: random.Random, seed: int, number: int) -> list[Line]:
     lines: list[Line] = []
     for at in range(count):
         fault = fault_at.get(at, "")
-        endpoint = RESPONSES if two_groups and at % 3 == 0 else CHAT
-        lines.append(_line(seed, number, at, endpoint, fault))
+        endpoint = provider.endpoints[-1] if two_groups and at % 3 == 0 else CHAT
+        lines.append(_line(seed, number, at, endpoint, fault, provider.model))
     if draw.random() < 0.4:
         bad = (b'{"id": "cut', b"[1, 2]", b'{"prompt": "no id"}', lines[0].text)
         for text in draw.sample(bad, k=2):
@@ -268,14 +271,14 @@ def _lines(draw: random.Random, seed: int, number: int) -> list[Line]:
     return lines
 
 
-def _line(seed: int, number: int, at: int, endpoint: str, fault: str) -> Line:
+def _line(seed: int, number: int, at: int, endpoint: str, fault: str, model: str) -> Line:
     words = f"\u2028 fault:{fault};" if fault else ""
     prompt = f"{number}.{at} of series {seed}: what does {MARKER} mean?{words}"
     id_ = f"q{at}" if at % 7 else f"q {at}/é\u2028"
-    if endpoint == RESPONSES:
-        body: dict[str, Any] = {"model": MODEL, "input": prompt}
+    if endpoint == CHAT:
+        body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": prompt}]}
     else:
-        body = {"model": MODEL, "messages": [{"role": "user", "content": prompt}]}
+        body = {"model": model, "input": prompt}
     if at % 2:
         line = {"custom_id": id_, "method": "POST", "url": endpoint, "body": body}
     else:
@@ -284,7 +287,7 @@ def _line(seed: int, number: int, at: int, endpoint: str, fault: str) -> Line:
 
 
 def _plan(
-    draw: random.Random, kind: Kind, lines: list[Line], kills: list[Kill]
+    draw: random.Random, kind: Kind, lines: list[Line], kills: list[Kill], provider: Provider
 ) -> tuple[dict[str, Any], list[str], list[str]]:
     used = sorted({line.fault for line in lines if line.fault in LINE_FAULTS})
     requests = [{"match": f"fault:{name};", **LINE_FAULTS[name].rule} for name in used]
@@ -303,9 +306,12 @@ def _plan(
         calls.append({"call": "files.content", "action": "trickle", "seconds": "700ms", "times": 2})
     if kind is not Kind.batches:
         calls.append({"call": "sync", "action": "slow", "seconds": "250ms", "share": 0.7})
-    call_names = draw.sample(sorted(_CALL_FAULTS), k=draw.choice((0, 1, 1, 2)))
+    known = [name for name, rule in _CALL_FAULTS.items() if rule["call"] in provider.calls]
+    call_names = draw.sample(sorted(known), k=draw.choice((0, 1, 1, 2)))
     calls += [_CALL_FAULTS[name] for name in call_names]
-    effects = draw.sample(sorted(_BATCH_FAULTS), k=draw.choice((0, 0, 1, 1)))
+    strange = dialect_of(provider.dialect).unknown_effects
+    possible = [name for name, rule in _BATCH_FAULTS.items() if rule["effect"] not in strange]
+    effects = draw.sample(sorted(possible), k=draw.choice((0, 0, 1, 1)))
     batches += [_BATCH_FAULTS[name] for name in effects]
     if kind is Kind.sync_round:
         share = draw.uniform(0.2, 0.8)

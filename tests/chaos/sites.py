@@ -7,7 +7,7 @@ import os
 import random
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from groupage.client.local_server import LocalServer, ServerFiles, find_local_server, process_started
@@ -39,8 +39,8 @@ class Surroundings:
 
     directory: Path
     zygote: Zygote
-    base_url: str
-    api_key: str
+    variables: dict[str, str] = field(default_factory=dict)
+    """By which the provider is reached."""
     names: int = 0
 
     def environment(self) -> dict[str, str]:
@@ -49,8 +49,7 @@ class Surroundings:
             **kept,
             "PYTHONUNBUFFERED": "1",
             "XDG_CONFIG_HOME": str(self.directory / "config"),
-            "GROUPAGE_PROVIDERS__OPENAI__BASE_URL": self.base_url,
-            "GROUPAGE_PROVIDERS__OPENAI__API_KEY": self.api_key,
+            **self.variables,
             # Waits that are minutes in production, because providers are slow to show what they have accepted.
             "GROUPAGE_ACTIVITIES__CREATE_VISIBILITY_S": "2",
             "GROUPAGE_ACTIVITIES__NOT_VISIBLE_S": "10",

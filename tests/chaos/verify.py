@@ -13,13 +13,12 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from groupage.emulator.answers import expected_text, question_of
 from groupage.schemas import ErrorClass, Outcome, Result
-from groupage.schemas.ids import decode_tag
 from pydantic import ValidationError
 
 from tests.chaos.evidence import Evidence
 from tests.chaos.scenario import LINE_FAULTS, MARKER, Line
+from tests.side_by_side.providers import tag_of
 
 REFUSAL = "I'm sorry, I can't help with that."
 USABLE = frozenset({"answered", "truncated", "refused", "lost"})
@@ -153,13 +152,13 @@ def check_joins(evidence: Evidence, counts: Counter[str]) -> Iterator[Violation]
         if line.body is None or not result.outcome.answered:
             continue
         counts["joins checked"] += 1
-        expected = expected_text(line.endpoint, line.body)
+        expected = evidence.scenario.provider.text(line.endpoint, line.body)
         if result.outcome is Outcome.truncated:
             expected = expected[: len(expected) // 2]
         said = [None, REFUSAL] if result.outcome is Outcome.refused else [expected]
         if result.text not in said:
             yield Violation(Broken.wrong_join, f"{line.id!r} got {result.text!r}, not {said}")
-        question = question_of(line.endpoint, line.body)
+        question = evidence.scenario.provider.question(line.endpoint, line.body)
         body_id = result.body.get("id", "") if isinstance(result.body, dict) else ""
         if not str(body_id).endswith(question):
             yield Violation(
@@ -175,20 +174,16 @@ def _labels(line: Line) -> dict[str, str]:
     return dict(json.loads(line.text).get("labels", {}))
 
 
-def _tags_of(batch: dict[str, Any]) -> list[str]:
-    return [value for value in (batch["metadata"] or {}).values() if decode_tag(value)]
-
-
 def check_batches(evidence: Evidence, counts: Counter[str]) -> Iterator[Violation]:
     """No two batches for one shard and round, but where the plan made the provider refuse the first."""
     by_tag: dict[str, list[dict[str, Any]]] = {}
     for batch in evidence.batches:
         counts["provider batches"] += 1
-        tags = _tags_of(batch)
-        if not tags:
+        tag = tag_of(batch)
+        if not tag:
             yield Violation(Broken.batch_twice, f"batch {batch['id']} carries no tag: {batch['metadata']}")
-        for tag in set(tags):
-            by_tag.setdefault(tag, []).append(batch)
+            continue
+        by_tag.setdefault(tag, []).append(batch)
     if not by_tag:
         yield Violation(Broken.batch_twice, "the provider saw no batch of ours")
     for tag, batches in by_tag.items():
@@ -207,6 +202,7 @@ def check_payments(evidence: Evidence, counts: Counter[str]) -> Iterator[Violati
     late = _late_batches(evidence)
     status = {batch["id"]: batch for batch in evidence.batches}
     unreported: list[str] = []
+    question_of = evidence.scenario.provider.question
     known = {question_of(line.endpoint, line.body) for line in _input_lines(evidence) if line.body}
     for index, (line, result) in enumerate(_results(evidence)):
         if line.body is None:

@@ -1,6 +1,6 @@
 """Starts `groupage` processes in milliseconds: it imports everything once and forks for each of them.
 
-    python -m tests.chaos.zygote
+    python -m tests.chaos.zygote MODULE...
 
 A command is one JSON line on stdin, {"name", "argv", "env", "out", "err"}; answers are JSON lines on
 stdout: {"started": name, "pid": n} and, when that process has ended, {"ended": n, "code": c} (negative:
@@ -27,15 +27,11 @@ PRELOADED = (
     "groupage.workers.stack",
     "groupage.activities.batch",
     "groupage.activities.data",
-    "groupage.activities.providers.openai",
-    "openai",
-    "openai.resources.batches",
-    "openai.resources.chat",
-    "openai.resources.files",
     "temporalio.worker",
     "pyarrow.parquet",
     "genai_prices",
 )
+"""Beside what is named on the command line: the provider's adapter and SDK."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -90,7 +86,7 @@ def _reap(children: set[int]) -> None:
 
 
 def main() -> None:
-    for name in PRELOADED:
+    for name in (*PRELOADED, *sys.argv[1:]):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()

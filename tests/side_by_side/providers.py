@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from groupage.emulator.answers import expected_text, question_of
+from groupage.emulator.faults import CALLS
 from groupage.emulator.process import EmulatorProcess
 from groupage.schemas.ids import decode_tag
 from groupage.schemas.portable import target_endpoint, translate
@@ -22,6 +23,7 @@ from tests.integration.store.s3_server import S3Server, running_s3
 
 BUCKET = "groupage"
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
+_FILES = frozenset(name for name in CALLS if name.startswith(("files.", "uploads.")))
 _SUFFIX_LENGTH = len("-x01234567")
 
 
@@ -71,6 +73,8 @@ class Provider:
     emulator    options of the emulator, with underscores
     waits       variables beside: waits that are minutes in production
     uploads     there are input files to be seen at the provider, or objects
+    endpoints   of portable requests and, last, of a second group of requests
+    calls       of the emulator's, that this adapter makes: what a fault can befall
     """
 
     name: str
@@ -85,6 +89,12 @@ class Provider:
     waits: Mapping[str, str] = field(default_factory=dict)
     uploads: bool = True
     endpoints: tuple[str, ...] = (CHAT,)
+    calls: frozenset[str] = frozenset(CALLS)
+
+    @property
+    def dialect(self) -> str:
+        """By this name the emulator knows how the lines look."""
+        return self.name
 
     def text(self, endpoint: str, body: dict[str, Any]) -> str:
         """What a healthy answer says."""
@@ -201,6 +211,7 @@ PROVIDERS: dict[str, Provider] = {
             cancel=lambda id_: ("POST", f"/v1/messages/batches/{id_}/cancel"),
             waits={"GROUPAGE_PROVIDERS__ANTHROPIC__INLINE_CREATE_TIMEOUT_S": "4"},
             uploads=False,
+            calls=frozenset(CALLS) - _FILES | {"files.content", "files.delete"},
         ),
         Provider(
             name="bedrock",
@@ -212,6 +223,7 @@ PROVIDERS: dict[str, Provider] = {
             cancel=lambda id_: ("POST", f"/model-invocation-job/{id_[-12:]}/stop"),
             store="s3",
             emulator={"min_records": 5},
+            calls=frozenset(CALLS) - _FILES,
         ),
     )
 }

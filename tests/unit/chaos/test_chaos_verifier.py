@@ -12,8 +12,9 @@ from groupage.emulator.answers import ANSWER_BYTES, answerer, expected_text, que
 from groupage.schemas.ids import job_token, submission_tag
 
 from tests.chaos.evidence import Evidence
-from tests.chaos.scenario import CHAT, MARKER, Kind, Line, Scenario, _line, make_scenario
+from tests.chaos.scenario import MARKER, Kind, Line, Scenario, _line, make_scenario
 from tests.chaos.verify import REFUSAL, Broken, verify
+from tests.side_by_side.providers import CHAT, PROVIDERS
 
 TAG = submission_tag(job_token("abcdef", "chaos", "run-1-0", "salt"), 0, 0)
 OTHER_TAG = submission_tag(job_token("abcdef", "chaos", "run-1-0", "salt"), 1, 0)
@@ -24,7 +25,7 @@ OUTCOMES = {"": "succeeded", "bad400": "failed", "truncated": "truncated", "refu
 
 
 def lines_of_the_input() -> list[Line]:
-    lines = [_line(1, 0, at, CHAT, fault) for at, fault in enumerate(FAULTS)]
+    lines = [_line(1, 0, at, CHAT, fault, "gpt-4o-mini") for at, fault in enumerate(FAULTS)]
     return [*lines, Line(b"[1]", None, CHAT, None, "invalid")]
 
 
@@ -107,7 +108,7 @@ class Run:
         self.evidence_changes: dict[str, Any] = {}
 
     def evidence(self) -> Evidence:
-        scenario = Scenario(1, 0, Kind.batches, self.lines, {}, {}, "24h", [])
+        scenario = Scenario(1, 0, PROVIDERS["openai"], Kind.batches, self.lines, {}, {}, "24h", [])
         given: dict[str, Any] = {
             "scenario": scenario,
             "api_key": "sk-secret",
@@ -201,7 +202,7 @@ def never_billed(run: Run) -> None:
 
 
 def foreign_question(run: Run) -> None:
-    run.questions.append(paid(_line(1, 77, 0, CHAT, "")))
+    run.questions.append(paid(_line(1, 77, 0, CHAT, "", "gpt-4o-mini")))
 
 
 def changed(**more: Any) -> Callable[[Run], None]:
