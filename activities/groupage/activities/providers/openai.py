@@ -407,7 +407,7 @@ class OpenAIProvider:
         async def page(after: str | None) -> dict[str, Any]:
             options = self._page_options(self._dialect.files_page, after)
             if self._dialect.list_takes_parameters:
-                options |= {"purpose": purpose, "order": "desc"}
+                options |= {"purpose": purpose}
             listing: Any = client.files.with_raw_response.list(**options)
             return await self._call("list of files", listing)
 
