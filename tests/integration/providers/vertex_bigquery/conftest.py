@@ -11,9 +11,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[2] / "activities"))
 sys.path.append(str(Path(__file__).parents[2] / "cli"))
+sys.path.append(str(Path(__file__).parents[1] / "vertex"))
 
 from bigquery_plane import Plane, variables_of  # found through the lines above
 from provider_world import Emulator
+from vertex_world import VertexWorld
 
 
 @pytest.fixture(scope="session")
@@ -52,3 +54,12 @@ def plane(make_plane: Callable[..., Plane]) -> Plane:
     made = make_plane()
     made.make_dataset()
     return made
+
+
+@pytest.fixture
+async def world(plane: Plane, tmp_path: Path) -> AsyncIterator[VertexWorld]:
+    """Jobs with their data in the dataset that `plane` has made."""
+    made = VertexWorld(plane.emulator, tmp_path)
+    yield made
+    await made.close()
+    assert not list(made.spool.iterdir()), "spool files were left behind"
