@@ -23,7 +23,8 @@ from groupage.workers.embedded import find_binary
 from tests.chaos.lane import Around, Lane, RunReport
 from tests.chaos.report import failed, one_line, problems, table
 from tests.chaos.scenario import make_scenario
-from tests.side_by_side.providers import PROVIDERS, running_stores
+from tests.side_by_side.providers import PROVIDERS
+from tests.side_by_side.servers import running_stores
 
 STOP_AFTER_FAILURES = 10
 
@@ -110,7 +111,7 @@ async def play(options: argparse.Namespace) -> int:
     provider, api_key = PROVIDERS[options.provider], f"sk-chaos-{secrets.token_hex(12)}"
     with (
         tempfile.TemporaryDirectory(prefix="groupage-chaos-", ignore_cleanup_errors=True) as folder,
-        running_stores({provider.store} - {""}, Path(folder) / "stores", api_key) as stores,
+        running_stores(provider.store, Path(folder) / "stores", api_key) as stores,
     ):
         series = Series(options, Path(folder), Around(provider, stores, api_key))
         lanes = [asyncio.create_task(series.lane()) for _ in range(min(options.lanes, options.runs))]
@@ -124,7 +125,7 @@ async def play(options: argparse.Namespace) -> int:
                 lane.cancel()
             # Ends every process before it returns.
             ended = await asyncio.gather(*lanes, return_exceptions=True)
-        print(f"\nprovider: {provider.name}\n" + table(series.reports, time.monotonic() - began), flush=True)
+        print(f"\nprovider: {provider.label}\n" + table(series.reports, time.monotonic() - began), flush=True)
         for error in ended:
             if isinstance(error, Exception):
                 raise error

@@ -35,7 +35,7 @@ from tests.chaos.scenario import TENANT, Kill, Point, Scenario, Victim
 from tests.chaos.sites import Deployed, Embedded, Site, Surroundings
 from tests.chaos.verify import Verdict, verify
 from tests.side_by_side.providers import Provider as Record
-from tests.side_by_side.providers import Servers, Stores
+from tests.side_by_side.servers import Servers, Stores
 
 RUN_WITHIN_S = 150.0
 """No run may take longer: an escalation takes 25 s, two lost workflow tasks 10 s each."""
@@ -87,8 +87,8 @@ class Lane:
         self._around = around
         self._emulator = Emulator(
             directory,
-            ["--turnaround", "uniform:500ms,1200ms", "--cancel-takes", "300ms", "--api-key", self.api_key],
-            around.provider.emulator,
+            ["--turnaround", "uniform:500ms,1200ms", "--cancel-takes", "300ms"],
+            dict(around.provider.emulator) | ({"api_key": self.api_key} if around.provider.keyed else {}),
             around.stores.variables(),
         )
         self._zygote = Zygote(directory, around.provider.adapter)

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.side_by_side.providers import Provider as Record
-from tests.side_by_side.providers import Servers, headers
+from tests.side_by_side.servers import Servers, headers
 
 
 class Provider:
@@ -46,6 +46,8 @@ class Provider:
     async def begin(self, plan: dict[str, Any]) -> None:
         """Forget everything and take on a new fault plan."""
         await self.ask("POST", "/_emulator/reset")
+        if self._record.prepare is not None:
+            await asyncio.to_thread(self._record.prepare, self._servers)
         await self.ask("PUT", "/_emulator/faults", plan)
 
     async def state(self, *, files: bool = True) -> dict[str, Any]:

@@ -4,10 +4,8 @@ What a record says of a provider is what differs: its servers, its variables, it
 one more record in `PROVIDERS`.
 """
 
-import json
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,11 +15,21 @@ from groupage.emulator.faults import CALLS
 from groupage.emulator.process import EmulatorProcess
 from groupage.schemas.ids import decode_tag
 from groupage.schemas.portable import target_endpoint, translate
-from groupage.store.objects import open_store
 
-from tests.integration.store.s3_server import S3Server, running_s3
+from tests.side_by_side.servers import (
+    BUCKET,
+    DATASET,
+    LOCATION,
+    PROJECT,
+    Servers,
+    ask,
+    bigquery_tables,
+    gcs_objects,
+    make_dataset,
+    running_stores,
+    s3_objects,
+)
 
-BUCKET = "groupage"
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 _FILES = frozenset(name for name in CALLS if name.startswith(("files.", "uploads.")))
 _SUFFIX_LENGTH = len("-x01234567")
@@ -35,48 +43,25 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Stores:
-    """The object stores that providers read from and write to; each run has a prefix of its own in them."""
-
-    s3: S3Server | None = None
-
-    def variables(self) -> dict[str, str]:
-        """For the emulator, which reads and writes there as the provider's service would."""
-        return self.s3.variables() if self.s3 else {}
-
-
-@dataclass(frozen=True, slots=True)
-class Servers:
-    """Where one run's servers are. `root` is the emulator's address, `key` the only one that it takes."""
-
-    root: str
-    key: str
-    stores: Stores = field(default_factory=Stores)
-    prefix: str = "groupage/"
-    """Of all objects, where the provider has objects."""
-
-    @property
-    def v1(self) -> str:
-        return f"{self.root}/v1"
-
-
-@dataclass(frozen=True, slots=True)
 class Provider:
-    """`name` is what `--provider` takes.
+    """`label` names the record, `name` is what `--provider` takes.
 
-    sdk         the modules that nothing but this adapter needs
-    adapter     our own module, and what of the SDK is imported at the first call
+    sdk         modules that nothing but this adapter needs
+    adapter     our own module, and what of the SDK is imported at the first call: loaded once for many processes
     variables   the environment of whoever talks to it
     asked       a portable request in the provider's own words
     cancel      (method, path) by which a person cancels a batch, from the emulator's id
-    store       the object store that its data lies in: "" or "s3"
+    store       the object store that its data lies in: "", "s3" or "gcs"
+    objects     names of what lies in an object store or a dataset; None: the emulator knows its files
+    prepare     done once with a new emulator, and after each reset
     emulator    options of the emulator, with underscores
+    keyed       there is a key, and the emulator takes no other
     waits       variables beside: waits that are minutes in production
-    uploads     there are input files to be seen at the provider, or objects
     endpoints   of portable requests and, last, of a second group of requests
     calls       of the emulator's, that this adapter makes: what a fault can befall
     """
 
+    label: str
     name: str
     model: str
     sdk: tuple[str, ...]
@@ -85,9 +70,11 @@ class Provider:
     asked: Callable[[str, dict[str, Any]], Asked]
     cancel: Callable[[str], tuple[str, str]]
     store: str = ""
+    objects: Callable[[Servers], list[str]] | None = None
+    prepare: Callable[[Servers], None] | None = None
     emulator: Mapping[str, object] = field(default_factory=dict)
+    keyed: bool = True
     waits: Mapping[str, str] = field(default_factory=dict)
-    uploads: bool = True
     endpoints: tuple[str, ...] = (CHAT,)
     calls: frozenset[str] = frozenset(CALLS)
 
@@ -95,6 +82,11 @@ class Provider:
     def dialect(self) -> str:
         """By this name the emulator knows how the lines look."""
         return self.name
+
+    @property
+    def uploads(self) -> bool:
+        """Whether input can be seen at the provider before there is a batch."""
+        return self.objects is not None or "files.create" in self.calls
 
     def text(self, endpoint: str, body: dict[str, Any]) -> str:
         """What a healthy answer says."""
@@ -105,36 +97,35 @@ class Provider:
         return question_of(*self.asked(endpoint, body))
 
     def leftovers(self, servers: Servers, state: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Files and objects of ours that are at the provider now: {id, filename, purpose}."""
-        if self.store == "s3":
-            return s3_objects(servers)
-        return list(state["files"])
+        """Files, objects and tables of ours that are at the provider now: {id, filename, purpose}."""
+        if self.objects is None:
+            return list(state["files"])
+        found = self.objects(servers)
+        return [{"id": name, "filename": name, "purpose": "batch" if "input" in name else "results"} for name in found]
 
 
 def tag_of(batch: Mapping[str, Any]) -> str:
     """The tag that one of the emulator's batches carries, wherever the provider keeps it; "" none."""
     for value in (batch["metadata"] or {}).values():
-        # A second job for one tag has a suffix to its name, because a token stands for one job for ever.
+        # A second job for one tag may have a suffix to its name, because a token stands for one job for ever.
         for text in (value, value[:-_SUFFIX_LENGTH]):
             if isinstance(text, str) and decode_tag(text):
                 return text
     return ""
 
 
-def s3_objects(servers: Servers) -> list[dict[str, Any]]:
-    assert servers.stores.s3 is not None
-    store = open_store(f"s3://{BUCKET}", **servers.stores.s3.options())
-    keys = [key for key in store.list(servers.prefix) if not key.endswith("/")]
-    return [{"id": f"s3://{BUCKET}/{key}", "filename": key, "purpose": _purpose(key)} for key in keys]
-
-
-def _purpose(key: str) -> str:
-    return "batch" if key.endswith("input.jsonl") else "batch_output"
-
-
 def _portable(provider: str, model: str, endpoint: str) -> Callable[[str, dict[str, Any]], Asked]:
     def asked(given: str, body: dict[str, Any]) -> Asked:
         return Asked(endpoint, translate(provider, model, given, body))
+
+    return asked
+
+
+def _record(provider: str, model: str) -> Callable[[str, dict[str, Any]], Asked]:
+    """Of the emulator's worker for Google's providers."""
+
+    def asked(given: str, body: dict[str, Any]) -> Asked:
+        return Asked(provider, {"model": model, "request": translate(provider, model, given, body)})
 
     return asked
 
@@ -150,8 +141,7 @@ def _on_bedrock(given: str, body: dict[str, Any]) -> Asked:
 
 
 def _bedrock_variables(at: Servers) -> dict[str, str]:
-    assert at.stores.s3 is not None
-    return at.stores.s3.variables() | {
+    return at.stores.variables() | {
         "AWS_ENDPOINT_URL_BEDROCK": at.root,
         "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": at.root,
         "GROUPAGE_BEDROCK_BUCKET": BUCKET,
@@ -161,85 +151,130 @@ def _bedrock_variables(at: Servers) -> dict[str, str]:
     }
 
 
+def _vertex_variables(at: Servers) -> dict[str, str]:
+    return at.stores.variables() | {
+        "GOOGLE_CLOUD_PROJECT": PROJECT,
+        "GOOGLE_CLOUD_LOCATION": LOCATION,
+        "GROUPAGE_VERTEX_API_ENDPOINT": at.root,
+        "GROUPAGE_VERTEX_DATA": f"gs://{BUCKET}/{at.prefix}",
+    }
+
+
+def _bigquery_variables(at: Servers) -> dict[str, str]:
+    data = {"GROUPAGE_VERTEX_DATA": f"bq://{PROJECT}.{DATASET}", "BIGQUERY_EMULATOR_HOST": at.root}
+    return _vertex_variables(at) | data
+
+
+_OPENAI_SDK = ("openai.resources.batches", "openai.resources.chat", "openai.resources.files")
 _CLAUDE = "claude-sonnet-4-5"
 _BEDROCK_CLAUDE = "anthropic.claude-haiku-4-5-20251001-v1:0"
-
-PROVIDERS: dict[str, Provider] = {
-    one.name: one
-    for one in (
-        Provider(
-            name="openai",
-            model="gpt-4o-mini",
-            sdk=("openai",),
-            adapter=(
-                "groupage.activities.providers.openai",
-                "openai.resources.batches",
-                "openai.resources.chat",
-                "openai.resources.files",
-            ),
-            variables=lambda at: {"OPENAI_BASE_URL": at.v1, "OPENAI_API_KEY": at.key},
-            asked=Asked,
-            cancel=lambda id_: ("POST", f"/v1/batches/{id_}/cancel"),
-            endpoints=(CHAT, RESPONSES),
-        ),
-        Provider(
-            name="azure",
-            model="gpt-4o-mini",
-            sdk=("openai",),
-            adapter=(
-                "groupage.activities.providers.azure",
-                "openai.resources.batches",
-                "openai.resources.chat",
-                "openai.resources.files",
-            ),
-            variables=lambda at: {"AZURE_OPENAI_ENDPOINT": at.root, "AZURE_OPENAI_API_KEY": at.key},
-            asked=Asked,
-            cancel=lambda id_: ("POST", f"/openai/v1/batches/{id_}/cancel"),
-            endpoints=(CHAT, RESPONSES),
-        ),
-        Provider(
-            name="anthropic",
-            model=_CLAUDE,
-            sdk=("anthropic",),
-            adapter=(
-                "groupage.activities.providers.anthropic",
-                "groupage.schemas.portable.claude",
-                "anthropic.resources.messages",
-            ),
-            variables=lambda at: {"ANTHROPIC_BASE_URL": at.root, "ANTHROPIC_API_KEY": at.key},
-            asked=_portable("anthropic", _CLAUDE, "/v1/messages"),
-            cancel=lambda id_: ("POST", f"/v1/messages/batches/{id_}/cancel"),
-            waits={"GROUPAGE_PROVIDERS__ANTHROPIC__INLINE_CREATE_TIMEOUT_S": "4"},
-            uploads=False,
-            calls=frozenset(CALLS) - _FILES | {"files.content", "files.delete"},
-        ),
-        Provider(
-            name="bedrock",
-            model=_BEDROCK_CLAUDE,
-            sdk=("boto3", "botocore"),
-            adapter=("groupage.activities.providers.bedrock", "groupage.schemas.portable.claude", "boto3"),
-            variables=_bedrock_variables,
-            asked=_on_bedrock,
-            cancel=lambda id_: ("POST", f"/model-invocation-job/{id_[-12:]}/stop"),
-            store="s3",
-            emulator={"min_records": 5},
-            calls=frozenset(CALLS) - _FILES,
-        ),
-    )
+_GEMINI = "gemini-2.5-flash"
+_VERTEX: dict[str, Any] = {
+    "name": "vertex",
+    "model": _GEMINI,
+    "asked": _record("vertex", _GEMINI),
+    "cancel": lambda id_: (
+        "POST",
+        f"/v1/projects/{PROJECT}/locations/{LOCATION}/batchPredictionJobs/{id_.rpartition('_')[2]}:cancel",
+    ),
+    # On loopback it is asked without credentials.
+    "keyed": False,
+    "calls": frozenset(CALLS) - _FILES | {"files.delete"},
 }
 
-
-@contextmanager
-def running_stores(kinds: set[str], folder: Path, key: str, *, megabytes: int = 1280) -> Iterator[Stores]:
-    """The object stores that are asked for, with room for so much; ended with the block."""
-    with ExitStack() as stack:
-        s3 = None
-        if "s3" in kinds:
-            (folder / "s3").mkdir(parents=True)
-            s3 = stack.enter_context(
-                running_s3(folder / "s3", access_key=key, secret_key=f"secret-{key}", volumes=megabytes // 64)
-            )
-        yield Stores(s3)
+_ALL = (
+    Provider(
+        label="openai",
+        name="openai",
+        model="gpt-4o-mini",
+        sdk=("openai",),
+        adapter=("groupage.activities.providers.openai", *_OPENAI_SDK),
+        variables=lambda at: {"OPENAI_BASE_URL": at.v1, "OPENAI_API_KEY": at.key},
+        asked=Asked,
+        cancel=lambda id_: ("POST", f"/v1/batches/{id_}/cancel"),
+        endpoints=(CHAT, RESPONSES),
+    ),
+    Provider(
+        label="azure",
+        name="azure",
+        model="gpt-4o-mini",
+        sdk=("openai",),
+        adapter=("groupage.activities.providers.azure", *_OPENAI_SDK),
+        variables=lambda at: {"AZURE_OPENAI_ENDPOINT": at.root, "AZURE_OPENAI_API_KEY": at.key},
+        asked=Asked,
+        cancel=lambda id_: ("POST", f"/openai/v1/batches/{id_}/cancel"),
+        endpoints=(CHAT, RESPONSES),
+    ),
+    Provider(
+        label="anthropic",
+        name="anthropic",
+        model=_CLAUDE,
+        sdk=("anthropic",),
+        adapter=(
+            "groupage.activities.providers.anthropic",
+            "groupage.schemas.portable.claude",
+            "anthropic.resources.messages",
+        ),
+        variables=lambda at: {"ANTHROPIC_BASE_URL": at.root, "ANTHROPIC_API_KEY": at.key},
+        asked=_portable("anthropic", _CLAUDE, "/v1/messages"),
+        cancel=lambda id_: ("POST", f"/v1/messages/batches/{id_}/cancel"),
+        waits={"GROUPAGE_PROVIDERS__ANTHROPIC__INLINE_CREATE_TIMEOUT_S": "4"},
+        calls=frozenset(CALLS) - _FILES | {"files.content", "files.delete"},
+    ),
+    Provider(
+        label="bedrock",
+        name="bedrock",
+        model=_BEDROCK_CLAUDE,
+        sdk=("boto3", "botocore"),
+        adapter=("groupage.activities.providers.bedrock", "groupage.schemas.portable.claude", "boto3"),
+        variables=_bedrock_variables,
+        asked=_on_bedrock,
+        cancel=lambda id_: ("POST", f"/model-invocation-job/{id_[-12:]}/stop"),
+        store="s3",
+        objects=s3_objects,
+        emulator={"min_records": 5},
+        calls=frozenset(CALLS) - _FILES,
+    ),
+    Provider(
+        label="vertex",
+        sdk=("google.cloud.aiplatform_v1", "google.cloud.storage"),
+        adapter=(
+            "groupage.activities.providers.vertex",
+            "groupage.schemas.portable.gemini",
+            "google.cloud.aiplatform_v1.services.job_service",
+            "google.cloud.storage",
+        ),
+        variables=_vertex_variables,
+        store="gcs",
+        objects=gcs_objects,
+        **_VERTEX,
+    ),
+    Provider(
+        label="vertex-bigquery",
+        sdk=("google.cloud.aiplatform_v1", "google.cloud.bigquery"),
+        adapter=(
+            "groupage.activities.providers.vertex",
+            "groupage.schemas.portable.gemini",
+            "google.cloud.aiplatform_v1.services.job_service",
+            "google.cloud.bigquery",
+        ),
+        variables=_bigquery_variables,
+        objects=bigquery_tables,
+        prepare=make_dataset,
+        **_VERTEX,
+    ),
+    Provider(
+        label="gemini",
+        name="gemini",
+        model=_GEMINI,
+        sdk=("google.genai",),
+        adapter=("groupage.activities.providers.gemini", "groupage.schemas.portable.gemini", "google.genai"),
+        variables=lambda at: {"GOOGLE_GEMINI_BASE_URL": at.root, "GEMINI_API_KEY": at.key},
+        asked=_record("gemini", _GEMINI),
+        cancel=lambda id_: ("POST", f"/v1beta/batches/{id_.removeprefix('gemini_')}:cancel"),
+    ),
+)
+PROVIDERS: dict[str, Provider] = {one.label: one for one in _ALL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,18 +297,6 @@ class Running:
         ask(self.servers, *self.provider.cancel(batch_id))
 
 
-def ask(servers: Servers, method: str, path: str) -> Any:
-    """One call with the key in every header that a provider looks at."""
-    request = urllib.request.Request(servers.root + path, method=method, headers=headers(servers.key))
-    with urllib.request.urlopen(request, timeout=30) as answer:  # loopback
-        return json.loads(answer.read() or b"null")
-
-
-def headers(key: str) -> dict[str, str]:
-    known = ("x-api-key", "api-key", "x-goog-api-key")
-    return {"authorization": f"Bearer {key}", "anthropic-version": "2023-06-01", **dict.fromkeys(known, key)}
-
-
 @contextmanager
 def running(
     provider: Provider,
@@ -285,15 +308,11 @@ def running(
     **options: object,
 ) -> Iterator[Running]:
     """The provider's servers, ended with the block; their state lies in the folder. `options` are the emulator's."""
-    with ExitStack() as stack:
-        kinds = {provider.store} - {""}
-        stores = stack.enter_context(running_stores(kinds, folder / "stores", key, megabytes=megabytes))
-        emulator = EmulatorProcess(
-            folder / "emulator",
-            faults=faults,
-            environment=stores.variables(),
-            **{"api_key": key, **provider.emulator, **options},
-        )
-        stack.enter_context(emulator)
-        root = emulator.base_url.removesuffix("/v1")
-        yield Running(provider, Servers(root, key, stores), emulator)
+    given = ({"api_key": key} if provider.keyed else {}) | dict(provider.emulator) | options
+    with running_stores(provider.store, folder / "stores", key, megabytes=megabytes) as stores:
+        emulator = EmulatorProcess(folder / "emulator", faults=faults, environment=stores.variables(), **given)
+        with emulator:
+            servers = Servers(emulator.base_url.removesuffix("/v1"), key, stores)
+            if provider.prepare is not None:
+                provider.prepare(servers)
+            yield Running(provider, servers, emulator)

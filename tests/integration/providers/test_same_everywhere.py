@@ -27,9 +27,9 @@ ANSWERS = {Outcome.succeeded, Outcome.truncated, Outcome.refused}
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("name", PROVIDERS)
-def test_a_thousand_portable_requests_end_the_same_way_at_every_provider(name: str, tmp_path: Path) -> None:
-    provider = PROVIDERS[name]
+@pytest.mark.parametrize("label", PROVIDERS)
+def test_a_thousand_portable_requests_end_the_same_way_at_every_provider(label: str, tmp_path: Path) -> None:
+    provider = PROVIDERS[label]
     asked = thousand(provider.model)
     source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_bytes(b"".join(one.line + b"\n" for one in asked))
@@ -39,7 +39,17 @@ def test_a_thousand_portable_requests_end_the_same_way_at_every_provider(name: s
         policy = [option for name, value in POLICY.items() for option in ("--policy", f"{name}={value}")]
         try:
             done = commands.call(
-                "run", source, "-o", output, "--provider", name, "--deadline", "20m", "--json", *policy, timeout_s=150
+                "run",
+                source,
+                "-o",
+                output,
+                "--provider",
+                provider.name,
+                "--deadline",
+                "20m",
+                "--json",
+                *policy,
+                timeout_s=150,
             )
             assert done.returncode == 3, done.stderr
             results = read_results(output)
@@ -52,7 +62,7 @@ def test_a_thousand_portable_requests_end_the_same_way_at_every_provider(name: s
             commands.stop_all()
             stop_if_unused(commands.state_dir)
     assert not is_running(ServerFiles.of(commands.state_dir))
-    assert documented(name) == outcomes(asked), "docs/portable-requests.md tells what was seen"
+    assert documented(label) == outcomes(asked), "docs/portable-requests.md tells what was seen"
 
 
 def problems(provider: Provider, asked: Asked, result: dict[str, Any]) -> list[str]:
@@ -117,9 +127,9 @@ def assert_provider_kept_its_peace(there: Running, commands: Commands) -> None:
     assert max(sizes) == SHARD
 
 
-def documented(name: str) -> Counter[str]:
+def documented(label: str) -> Counter[str]:
     """The provider's row in the table of docs/portable-requests.md."""
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in TABLE.read_text().split("\n")]
     head = next(at for at, row in enumerate(rows) if row[:1] == ["side by side"])
-    counts = {row[0]: row[1:] for row in rows[head:] if row}.get(f"`{name}`", [])
+    counts = {row[0]: row[1:] for row in rows[head:] if row}.get(f"`{label}`", [])
     return Counter({title: int(count) for title, count in zip(rows[head][1:], counts, strict=False)})
