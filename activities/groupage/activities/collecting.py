@@ -23,7 +23,7 @@ from groupage.activities.matching import Echoes
 from groupage.activities.memory import give_back
 from groupage.activities.normalising import Normaliser
 from groupage.activities.pricing import PriceBook
-from groupage.activities.providers.base import BatchProvider, EchoingProvider, ResultFile, facts_about, traits_of
+from groupage.activities.providers.base import BatchProvider, Echo, EchoingProvider, ResultFile, facts_about, traits_of
 from groupage.activities.threads import check, in_thread
 from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, Outcome, ShardPlan, ShardReport
 from groupage.schemas.activity_calls import CollectBatch
@@ -211,12 +211,12 @@ class _Collector:
             check(stop)
             return _Read(writer.close(), harvest, missing)
 
-    def _echoes(self, members: Indices, waiting: Indices) -> Echoes:
+    def _echoes(self, members: Indices, waiting: Indices, lines: Iterable[Echo]) -> Echoes:
         """The members by what a line that repeats their request would say; only those that wait can be taken."""
         job, endpoint = self._call.shard.job, self._plan.endpoint
         provider = cast("EchoingProvider", self._provider)
         bodies = SegmentReader(self._store, read_manifest(self._store, job.tenant, job.key)).bodies(members)
-        return Echoes(((index, provider.echo_of(endpoint, body)) for index, body in bodies), waiting.tolist())
+        return Echoes(((index, provider.echo_of(endpoint, body)) for index, body in bodies), waiting.tolist(), lines)
 
     def _incomplete(self, harvest: Harvest, missing: Indices, *, same: bool) -> bool:
         """Whether fetching the files again may bring more (RP-04, RP-05).

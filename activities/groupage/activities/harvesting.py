@@ -9,7 +9,7 @@ shard's ids and 72 bytes a result.
 
 import base64
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ import zstandard
 from groupage.activities.matching import Echoes, Later
 from groupage.activities.normalising import Normaliser
 from groupage.activities.plain_answers import PlainChat
-from groupage.activities.providers.base import Answer
+from groupage.activities.providers.base import Answer, Echo
 from groupage.activities.threads import check
 from groupage.schemas import ErrorClass
 from groupage.schemas.ids import decode_wire_id, wire_id
@@ -29,8 +29,8 @@ from groupage.store.rows import Indices
 from groupage.store.shard_results import ShardResultWriter
 
 ReadLine = Callable[[bytes, str], Answer]
-MakeEchoes = Callable[[Indices], Echoes]
-"""From the members that have no line yet."""
+MakeEchoes = Callable[[Indices, Iterable[Echo]], Echoes]
+"""From the members that have no line yet, and what the lines without an id repeat."""
 
 _LINES_BETWEEN_CHECKS = 2048
 PLAIN_MISSES_MAX = 1000
@@ -175,7 +175,8 @@ class Reader:
     def _read_later(self, files: list[tuple[str, Path]], into: "_Into") -> None:
         """Lines without an id, the answered ones first: each takes a request of the same content that is still free."""
         assert self._echoes is not None
-        echoes, harvest = self._echoes(into.writer.missing(self._members)), into.harvest
+        waiting, harvest = into.writer.missing(self._members), into.harvest
+        echoes = self._echoes(waiting, self._later.echoes())
         with ExitStack() as opened:
             handles = [opened.enter_context(path.open("rb")) for _, path in files]
             for count, (at, offset, number) in enumerate(self._later, 1):

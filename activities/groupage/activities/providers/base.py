@@ -49,10 +49,10 @@ class ResultFile:
 
 
 class Echo(NamedTuple):
-    """Digests of the request that a line without an id repeats. What they are taken of is the adapter's business.
+    """Digests of the request that a line without an id repeats, 16 bytes each; of what, is the adapter's business.
 
     `exact` is of everything that was asked. `loose` leaves out what a server may write otherwise when it
-    repeats a request; it counts only where no other request of the shard has the same one.
+    repeats a request: whatever has the same `exact` has the same `loose`.
     """
 
     exact: bytes

@@ -20,6 +20,11 @@ def jobs_at(emulator):
     return emulator.state()["batches"]
 
 
+def job_at(emulator, name):
+    with urllib.request.urlopen(f"{emulator.base_url}/{name}", timeout=30) as reply:
+        return json.loads(reply.read())
+
+
 async def test_SU_01_a_worker_killed_after_create_adopts_the_job(world, emulator):
     ref = await world.planned()
     first = await world.submit(ref)
@@ -196,9 +201,7 @@ async def test_what_is_missing_in_the_settings_is_told_with_the_variable_that_se
 async def test_jobs_are_named_and_labelled_by_the_tag_and_say_where_their_data_lie(world, emulator):
     ref = await world.planned()
     submitted = await world.submit(ref)
-    url = f"{emulator.base_url}/{submitted.batch_id}"
-    with urllib.request.urlopen(url, timeout=30) as reply:
-        job = json.loads(reply.read())
+    job = job_at(emulator, submitted.batch_id)
     assert (job["displayName"], job["labels"]) == (ref.tag, {"groupage_tag": ref.tag})
     assert job["model"] == "publishers/google/models/gemini-2.5-flash"
     assert job["inputConfig"] == {
