@@ -66,6 +66,19 @@ def test_every_adapter_and_its_variables_are_in_the_page_of_settings():
         assert {name, *(each.value for each in variables if each)} - words == set()
 
 
+def test_the_page_of_providers_states_the_catalogs_limits_and_windows():
+    page = text_of("docs/providers.md")
+    for name in load_catalog().providers:
+        facts = load_catalog().get(name)
+        assert facts is not None
+        row = re.search(rf"^\| `{name}` \|.*$", page, re.MULTILINE)
+        assert row, f"{name} has no row"
+        told = [f"{facts.max_requests.value:,} re", f"{facts.max_bytes.value // 1_000_000:,} MB"]
+        told += [", ".join(facts.windows.value)] if facts.dialect == "openai" and name != "openai" else []
+        told += [each.value for each in (facts.api_key_env, facts.base_url_env, facts.root_env) if each]
+        assert [each for each in told if each not in row[0]] == [], name
+
+
 @pytest.mark.parametrize("command", ["run", "submit", "results", "status", "watch", "cancel", "decide", "jobs"])
 def test_every_option_about_jobs_is_in_the_page_of_jobs(command: str):
     group = typer.main.get_command(app)
