@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[1]))
 sys.path.append(str(Path(__file__).parents[2] / "activities"))
 sys.path.append(str(Path(__file__).parents[2] / "store"))
 sys.path.append(str(Path(__file__).parents[2] / "cli"))
