@@ -53,6 +53,7 @@ CASES = [
     "RP-11",
     "RP-12",
     "RP-14",
+    "RP-16",
     "RP-20",
     "PF-01",
     "PF-02",
@@ -69,6 +70,7 @@ CASES = [
     "CO-03",
     "CO-04",
     "CO-05",
+    "CO-06",
     "CO-11",
     "CL-01",
     "CL-04",
@@ -89,10 +91,8 @@ CASES = [
 ]
 
 OTHERS = {
-    "RP-16": "Gemini: a candidate without parts, promptFeedback",
     "RP-17": "Anthropic: the result types errored, canceled, expired and unknown ones",
     "PF-03": "Bedrock: manifest.json.out beside the records",
-    "CO-06": "Gemini: thinking tokens outside of candidatesTokenCount",
     "SDK-02": "Anthropic: results() before the end raises no API error",
 }
 """Cases that only one other provider can have: its adapter's tests answer for them.
