@@ -65,11 +65,6 @@ class BigQueryData:
     """A DataPlane (vertex_data.py)."""
 
     def __init__(self, options: VertexOptions, settings: ProviderSettings, clients: Clients) -> None:
-        if options.location == "global":
-            raise wrong(
-                f"data {options.data}: jobs at the global endpoint cannot read BigQuery; set GOOGLE_CLOUD_LOCATION "
-                "(or the option location) to the dataset's region, or GROUPAGE_VERTEX_DATA to gs://bucket/prefix"
-            )
         self._options, self._settings, self._clients = options, settings, clients
         self._dataset = options.data.removeprefix(SCHEME)
         self._host = os.environ.get("BIGQUERY_EMULATOR_HOST", "").rstrip("/") or DEFAULT_HOST

@@ -69,7 +69,13 @@ def read_options(settings: ProviderSettings) -> VertexOptions:
     if location and not _LOCATION.fullmatch(location):
         raise wrong(f"location {location!r} is not a location, as us-central1 or global is one")
     endpoint = given["api_endpoint"] or (settings.base_url or "").strip()
-    return VertexOptions(project, location, _data(given["data"]), _endpoint(endpoint, location))
+    data = _data(given["data"])
+    if location == "global" and data.startswith("bq://"):
+        raise wrong(
+            f"data {data}: jobs at the global endpoint cannot read BigQuery; set GOOGLE_CLOUD_LOCATION (or the option "
+            "location) to the dataset's region, or GROUPAGE_VERTEX_DATA to gs://bucket/prefix"
+        )
+    return VertexOptions(project, location, data, _endpoint(endpoint, location))
 
 
 def _given(settings: ProviderSettings, name: str) -> str:
