@@ -17,6 +17,7 @@ from groupage.activities.finalizing import finalize_job
 from groupage.activities.heartbeat import heartbeating
 from groupage.activities.planning import plan_round
 from groupage.activities.preparing import prepare_job
+from groupage.activities.providers.base import facts_about
 from groupage.activities.registry import Context
 from groupage.activities.sync_runner import SyncProgress, SyncRunner, run_sync_shard
 from groupage.activities.threads import in_thread
@@ -53,8 +54,7 @@ class DataActivities:
         with reported():
             spec = request.spec
             provider = self.context.provider(spec.provider, spec.profile)
-            settings = self.context.settings.provider(spec.provider, spec.profile)
-            dialect = (settings.kind if settings else "") or spec.provider
+            dialect = facts_about(provider, "").dialect
             async with heartbeating(self.context.settings.heartbeat_s):
                 return await in_thread(
                     partial(prepare_job, self.context.store, provider, request, self.spool, dialect=dialect)

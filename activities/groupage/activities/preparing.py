@@ -40,7 +40,7 @@ def prepare_job(
 ) -> PreparedJob:
     """Accept the job's input unless it was accepted before; then count. Blocks: run it in a thread.
 
-    `dialect` is the adapter's kind where the provider has a name of its own in the worker's settings.
+    `dialect` is the catalog's for the provider, which may have any name.
     Raises KeyConflict where the key stands for other content, InputRefused where there is no input, it
     cannot be read or holds what this provider cannot be told, StoreError where the store (or the
     input's) cannot be reached.
@@ -52,6 +52,7 @@ def prepare_job(
     _check_same(manifest, spec)
     if dialect not in {None, spec.provider}:
         _check_expressible(store, manifest, str(dialect), stop)
+    _check_endpoints(provider, manifest)
     return _prepared(store, provider, manifest, spec)
 
 
@@ -115,6 +116,17 @@ def _check_expressible(store: Store, manifest: JobManifest, dialect: str, stop: 
                 f"line {request.line}: cannot be said to {manifest.provider}, which is of kind {dialect}: {error}",
                 hint="mend the line and submit with a key of its own",
             ) from error
+
+
+def _check_endpoints(provider: BatchProvider, manifest: JobManifest) -> None:
+    """A batch at an endpoint that the provider has none for would be refused whole, after its upload."""
+    for group in manifest.groups:
+        endpoints = facts_about(provider, group.model).endpoints
+        if group.endpoint not in endpoints.value and not endpoints.unsure:
+            raise InputRefused(
+                f"{manifest.provider} takes no {group.endpoint} in batches: it takes {', '.join(endpoints.value)}",
+                hint="use another provider, or say in a catalog of your own that it does (`groupage catalog`)",
+            )
 
 
 def _pieces(url: str, stop: threading.Event) -> Iterator[bytes]:

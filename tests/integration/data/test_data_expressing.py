@@ -37,3 +37,18 @@ def test_a_provider_with_a_name_of_its_own_is_known_by_its_kind(world):
     assert prepare("by-client", dialect="openai").rejected == 0
     world.prepare([_row(0)], key="fine", provider="claude-eu")
     assert prepare("fine", dialect="anthropic").rejected == 0
+
+
+def test_an_endpoint_that_the_provider_has_no_batches_for_is_refused_before_anything_is_sent(world, monkeypatch):
+    """Groq takes chat alone; what a catalog is unsure of is let through (Azure's embeddings)."""
+    rows = [{"custom_id": "a", "url": "/v1/embeddings", "method": "POST", "body": {"model": "m", "input": "x"}}]
+    for name, key in (("groq", "refused"), ("azure", "unsure"), ("openai", "fine")):
+        monkeypatch.setattr(world.provider, "name", name, raising=False)
+        if name == "groq":
+            with pytest.raises(
+                InputRefused, match=r"groq takes no /v1/embeddings in batches: it takes /v1/chat"
+            ) as caught:
+                world.prepare(rows, provider=name, key=key)
+            assert "catalog" in caught.value.hint
+        else:
+            assert world.prepare(rows, provider=name, key=key).requests == 1
