@@ -25,6 +25,7 @@ from groupage.activities.providers.openai_errors import create_failed, retry_aft
 from groupage.activities.providers.openai_files import save_body
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, Outcome, ProviderLimits
+from groupage.schemas.catalog import ProviderFacts
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.ids import decode_tag
 from groupage.schemas.requests import NATIVE_ENDPOINTS
@@ -54,9 +55,12 @@ class GeminiProvider:
 
     # ----- what a batch may hold, and how a line is written -----
 
+    def facts(self, model: str) -> ProviderFacts:
+        return facts_of(self.name, self._settings, model)
+
     def limits(self, endpoint: str, model: str) -> ProviderLimits:
         settings = self._settings
-        facts = facts_of(self.name, settings, model)
+        facts = self.facts(model)
         # A translated body may be longer than the one that was counted: by half, where messages are tiny.
         most = facts.max_bytes.value // (1 if endpoint in NATIVE_ENDPOINTS["gemini"] else 2)
         return facts.limits(
