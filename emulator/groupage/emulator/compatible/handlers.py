@@ -13,6 +13,8 @@ from groupage.emulator.state import File
 from groupage.emulator.work import error_body
 
 Shown = dict[str, Any]
+FORM_BYTES = 10_000
+"""What a form may add to its file."""
 
 
 class Handlers:
@@ -27,13 +29,19 @@ class Handlers:
         header = self._flavour.model_header
         if header and not call.request.headers.get(header):
             raise bad_request(f"Which model is it for? Send the header {header}.", "file")
+        most = self._flavour.max_file_bytes
         declared = call.request.headers.get("content-length", "")
-        if declared.isdecimal() and int(declared) > self._flavour.max_file_bytes:
+        if declared.isdecimal() and int(declared) > most + FORM_BYTES:
+            # Read all the same: a client that is answered while it sends sees a broken connection.
             async for _ in call.request.stream():
                 pass
-            message = f"The file is larger than {self._flavour.max_file_bytes} bytes."
-            raise bad_request(message, "file", "file_too_large", status=413)
-        return json_reply(self._file(await openai_files.receive(call, self._life)))
+            raise _too_large(most)
+        file = await openai_files.receive(call, self._life)
+        if file.bytes > most:
+            with call.core.state.commit():
+                call.core.state.drop_file(file.id)
+            raise _too_large(most)
+        return json_reply(self._file(file))
 
     def _life(self, call: Call, fields: dict[str, str], purpose: str) -> float | None:
         asked = openai_files.asked_expiry(fields)
@@ -146,6 +154,10 @@ class Handlers:
         if query.get("order", "desc") == "desc":
             items.reverse()
         return json_reply(page_of(items, query.get("after"), min(int(limit), most)))
+
+
+def _too_large(most: int) -> ApiError:
+    return bad_request(f"The file is larger than {most} bytes.", "file", "file_too_large", status=413)
 
 
 def _written(window_s: float) -> str:

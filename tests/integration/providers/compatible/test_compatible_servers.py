@@ -1,9 +1,11 @@
 """Each server that speaks OpenAI's dialect: one adapter, differences only as data, nothing paid twice."""
 
+import os
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from compatible_world import FLAVOURS, url_of
+from groupage.activities.providers.base import Submission
 from groupage.emulator.answers import expected_text
 from groupage.schemas import BatchPhase, ErrorClass, Outcome
 from groupage.schemas.activity_calls import SubmitBatch
@@ -202,3 +204,21 @@ async def test_a_key_that_is_missing_is_told_by_its_variable(make_world, monkeyp
             await world.adapter.find("g", since=None, not_ids=())
         wanted = facts.api_key_env if facts.base_url else facts.base_url_env
         assert (wanted.value if wanted else f"{name}: no address is known") in f"{caught.value} {caught.value.hint}"
+
+
+@pytest.mark.parametrize("flavour", ["groq", "aibrix"])
+async def test_a_file_as_large_as_the_catalog_allows_is_taken_and_a_larger_one_is_refused(make_world, flavour: str):
+    world = make_world(flavour)
+    most = world.adapter.limits(CHAT, world.model).max_bytes
+    path = world.folder / "large"
+    path.touch()
+
+    def submission(size: int) -> Submission:
+        os.truncate(path, size)
+        return Submission("gabcdef-x-r0-s0", CHAT, world.model, path, 1, datetime.now(UTC))
+
+    (taken,) = await world.adapter.upload(submission(most))
+    await world.adapter.delete("file", taken)
+    with pytest.raises(ProviderError) as caught:
+        await world.adapter.upload(submission(105 * 1024 * 1024))
+    assert (caught.value.status, caught.value.error_class) == (413, ErrorClass.too_large)
