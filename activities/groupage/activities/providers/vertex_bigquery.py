@@ -14,6 +14,7 @@ Tables expire (`files_expire_after_s`), should every clean-up fail: ours from th
 job is first seen to have ended. "As received" is here: the rows as JSON lines, the JSON in them unchanged.
 """
 
+import logging
 import os
 import re
 import threading
@@ -49,6 +50,7 @@ from groupage.schemas.ids import decode_tag
 
 T = TypeVar("T")
 Json = dict[str, Any]
+log = logging.getLogger("groupage.vertex")
 
 DEFAULT_HOST = "https://bigquery.googleapis.com"
 SCHEMA = (("custom_id", "STRING"), ("request", "STRING"))
@@ -112,18 +114,26 @@ class BigQueryData:
         job = ended(desk, job, load)
         if sent and job.error_result:
             raise load_failed(load, job.error_result)
+        if sent and not _has_rows(desk, load.ref, submission.requests):
+            # Not at once again: it would be sent over and over.
+            text = f"load job {load.job_id} has ended well, but {load.ref} has not all of its rows"
+            raise ProviderError(text, error_class=ErrorClass.transient, code="rows_missing")
 
     def _make_table(self, desk: Desk, ref: str, tag: str) -> None:
-        from google.api_core.exceptions import Conflict
+        from google.api_core.exceptions import Conflict, NotFound
         from google.cloud.bigquery import SchemaField, Table
 
         table = Table(ref, [SchemaField.from_api_repr(field) for field in fields_of(SCHEMA)])
         table.expires = self._expiry()
         table.labels = {LABEL: tag}
         try:
-            desk.client.create_table(table, retry=None, timeout=desk.call_s)
+            desk.client.create_table(table, retry=None, timeout=desk.small)
         except Conflict:
             return  # made by an earlier attempt, whose load did not come through
+        except NotFound:
+            self._location = ""
+            self._looked_at(desk)  # says that the dataset has gone since it was looked at
+            raise
 
     # ----- down -----
 
@@ -137,17 +147,26 @@ class BigQueryData:
             if table is None:
                 return []
             if table.expires is None:
-                table.expires = self._expiry()
-                desk.client.update_table(table, ["expires"], retry=None, timeout=desk.call_s)
+                self._let_expire(desk, table)
             return [SCHEME + ref]
 
         return await self._call(f"look at {ref}", look)
+
+    def _let_expire(self, desk: Desk, table: Any) -> None:
+        from google.api_core.exceptions import Forbidden
+
+        table.expires = self._expiry()
+        try:
+            desk.client.update_table(table, ["expires"], retry=None, timeout=desk.small)
+        except Forbidden as error:
+            # The results are there all the same, and clean-up deletes the table.
+            log.warning("table %s will not expire by itself: %s", table.full_table_id, error)
 
     async def download(self, ref: str, path: Path) -> int:
         name = ref.removeprefix(SCHEME)
 
         def work(desk: Desk) -> int:
-            table = desk.client.get_table(name, retry=reads(), timeout=desk.call_s)
+            table = desk.client.get_table(name, retry=reads(), timeout=desk.small)
             return get_rows(desk, table, path)
 
         return await self._call(f"download of {ref}", work)
@@ -158,7 +177,7 @@ class BigQueryData:
         name = ref.removeprefix(SCHEME)
         await self._call(
             f"delete of {ref}",
-            lambda desk: desk.client.delete_table(name, not_found_ok=True, retry=None, timeout=desk.call_s),
+            lambda desk: desk.client.delete_table(name, not_found_ok=True, retry=None, timeout=desk.small),
         )
 
     async def list_ours(self, owner: str) -> AsyncIterator[DataObject]:
@@ -166,7 +185,7 @@ class BigQueryData:
 
         def look(desk: Desk) -> list[DataObject]:
             self._looked_at(desk)
-            listed = desk.client.list_tables(self._dataset, retry=reads(), timeout=desk.call_s)
+            listed = desk.client.list_tables(self._dataset, retry=reads(), timeout=desk.small)
             return [found for each in listed if each.table_id.startswith(head) and (found := self._object(each))]
 
         for found in await self._call(f"list of {SCHEME}{self._dataset}", look):
@@ -192,7 +211,7 @@ class BigQueryData:
             return self._location
         wanted, given = self._options.location, self._options.data
         try:
-            dataset = desk.client.get_dataset(self._dataset, retry=reads(), timeout=desk.call_s)
+            dataset = desk.client.get_dataset(self._dataset, retry=reads(), timeout=desk.small)
         except NotFound:
             project, name, _ = split_ref(f"{self._dataset}.")
             raise wrong(
@@ -238,8 +257,8 @@ class BigQueryData:
                 self._client(),
                 self._session(),
                 self._host,
-                settings.request_timeout_s,
-                settings.transfer_timeout_s,
+                (settings.connect_timeout_s, settings.request_timeout_s),
+                (settings.connect_timeout_s, settings.transfer_timeout_s),
                 stop,
             )
             return work(desk)
@@ -254,7 +273,7 @@ def _has_rows(desk: Desk, ref: str, rows: int) -> bool:
         return False
     if int(table.num_rows) == rows:
         return True
-    desk.client.delete_table(ref, not_found_ok=True, retry=None, timeout=desk.call_s)
+    desk.client.delete_table(ref, not_found_ok=True, retry=None, timeout=desk.small)
     return False
 
 

@@ -102,13 +102,13 @@ def reads() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Where calls are made from: Google's client and its session, and for how long one may be silent."""
+    """Where calls are made from: Google's client, its session, and timeouts as (to connect, longest silence)."""
 
     client: Any
     session: Any
     host: str
-    call_s: float
-    transfer_s: float
+    small: tuple[float, float]
+    transfer: tuple[float, float]
     stop: threading.Event
 
 
@@ -117,7 +117,7 @@ def table_at(desk: Desk, ref: str) -> Any:
     from google.api_core.exceptions import NotFound
 
     try:
-        return desk.client.get_table(ref, retry=reads(), timeout=desk.call_s)
+        return desk.client.get_table(ref, retry=reads(), timeout=desk.small)
     except NotFound:
         return None
 
@@ -166,7 +166,7 @@ def job_at(desk: Desk, load: Load) -> Any:
 
     try:
         return desk.client.get_job(
-            load.job_id, project=load.project, location=load.location, retry=reads(), timeout=desk.call_s
+            load.job_id, project=load.project, location=load.location, retry=reads(), timeout=desk.small
         )
     except NotFound:
         return None
@@ -185,10 +185,10 @@ def send(desk: Desk, load: Load, path: Path) -> Any:
     reply = None
     try:
         with path.open("rb") as file:
-            upload.initiate(desk.session, file, load.job(), "application/json", timeout=desk.transfer_s)
+            upload.initiate(desk.session, file, load.job(), "application/json", timeout=desk.transfer)
             while not upload.finished:
                 check(desk.stop)
-                reply = upload.transmit_next_chunk(desk.session, timeout=desk.transfer_s)
+                reply = upload.transmit_next_chunk(desk.session, timeout=desk.transfer)
     except InvalidResponse as error:
         if error.response.status_code == HTTPStatus.CONFLICT:
             return None
@@ -217,11 +217,11 @@ def ended(desk: Desk, job: Any, load: Load) -> Any:
 def load_failed(load: Load, error: Json) -> ProviderError:
     """Why a load job failed."""
     reason, message = str(error.get("reason") or "failed"), str(error.get("message") or "without a message")
-    return ProviderError(
-        f"load job {load.job_id} into {load.ref}: {reason}: {message}"[:FAILURE_MESSAGE_MAX],
-        error_class=_REASONS.get(reason, ErrorClass.transient),
-        code=reason,
-    )
+    found = _REASONS.get(reason, ErrorClass.transient)
+    if found is ErrorClass.missing:
+        found = ErrorClass.transient  # its table has gone: the next attempt makes it anew
+    text = f"load job {load.job_id} into {load.ref}: {reason}: {message}"[:FAILURE_MESSAGE_MAX]
+    return ProviderError(text, error_class=found, code=reason)
 
 
 def get_rows(desk: Desk, table: Any, path: Path) -> int:
@@ -261,11 +261,11 @@ def _page(desk: Desk, table: Any, token: str | None) -> Json:
                 raise
             log.warning("%s: page %s again: %s", what, token or "one", error)
         desk.stop.wait(PAGE_PAUSE_S * 2**attempt)
-    raise AssertionError("unreachable")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _one_page(desk: Desk, table: Any, token: str | None, what: str) -> Json:
-    pages = desk.client.list_rows(table, page_token=token, retry=None, timeout=desk.transfer_s).pages
+    pages = desk.client.list_rows(table, page_token=token, retry=None, timeout=desk.transfer).pages
     page: Json = next(pages).raw_page
     rows = page.get("rows")
     if page.get("totalRows") is None or not (rows is None or isinstance(rows, list)):

@@ -54,4 +54,5 @@ async def main(base_url, folder, megabytes):
     sys.stdout.write(json.dumps(told))
 
 
-asyncio.run(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))

@@ -1,6 +1,9 @@
 """The input table: found or made once, whatever is lost or killed on the way."""
 
 import asyncio
+import dataclasses
+import os
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -99,6 +102,51 @@ async def test_a_kill_between_table_and_load_leaves_a_table_that_is_filled_later
             await plane.data.upload(submission)
     assert plane.google.get_table(INPUT).num_rows == 0
     await make_plane().data.upload(submission)
+    check_input(plane)
+
+
+CHILD = """
+import asyncio, sys
+from pathlib import Path
+from bigquery_memory import Address
+from bigquery_plane import Plane
+plane = Plane(Address(sys.argv[1]), Path(sys.argv[2]))
+asyncio.run(plane.data.upload(plane.submission(20_000)))
+"""
+
+
+@pytest.mark.parametrize("call", ["files.create", "uploads.create", "uploads.part", "uploads.retrieve"])
+async def test_SU_01_a_process_killed_on_the_way_leaves_an_input_that_is_completed_once(
+    plane: Plane, call: str
+) -> None:
+    plane.emulator.faults(calls=[{"call": "uploads.part", "action": "slow", "seconds": "200ms"}])
+    paths = os.pathsep.join(path for path in sys.path if "integration" in path)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CHILD, plane.emulator.base_url, str(plane.folder), env=dict(os.environ, PYTHONPATH=paths)
+    )
+    await plane.emulator.called(call)
+    process.kill()
+    await process.wait()
+    plane.emulator.faults()
+    await uploaded(plane, plane.submission(20_000))
+    check_input(plane, 20_000)
+
+
+async def test_a_dataset_that_went_away_is_named(plane: Plane) -> None:
+    await plane.data.upload(plane.submission())
+    plane.google.delete_dataset(f"{PROJECT}.{DATASET}", delete_contents=True, retry=None)
+    with pytest.raises(ProviderError, match="there is no dataset") as caught:
+        await plane.data.upload(plane.submission())
+    assert caught.value.error_class is ErrorClass.account
+
+
+async def test_a_load_job_that_brings_too_few_rows_is_no_input(plane: Plane) -> None:
+    submission = dataclasses.replace(plane.submission(7), requests=10)
+    with pytest.raises(ProviderError) as caught:
+        await plane.data.upload(submission)
+    assert (caught.value.error_class, caught.value.code) == (ErrorClass.transient, "rows_missing")
+    assert (plane.calls("uploads.create"), plane.tables()) == (1, [])
+    await plane.data.upload(plane.submission())
     check_input(plane)
 
 
