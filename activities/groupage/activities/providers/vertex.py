@@ -24,6 +24,7 @@ from groupage.activities.providers.vertex_options import read_options
 from groupage.activities.providers.vertex_runtime import complete
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, ProviderLimits
+from groupage.schemas.catalog import ProviderFacts
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.requests import NATIVE_ENDPOINTS
 
@@ -47,9 +48,12 @@ class VertexProvider:
 
     # ----- what a job may hold, and how a line is written -----
 
+    def facts(self, model: str) -> ProviderFacts:
+        return facts_of(self.name, self._settings, model)
+
     def limits(self, endpoint: str, model: str) -> ProviderLimits:
         settings = self._settings
-        facts = facts_of(self.name, settings, model)
+        facts = self.facts(model)
         # A translated body may be longer than the one that was counted: by half, where messages are tiny.
         most = facts.max_bytes.value // (1 if endpoint in NATIVE_ENDPOINTS["vertex"] else 2)
         limits = facts.limits(
