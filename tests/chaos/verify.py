@@ -159,7 +159,8 @@ def check_joins(evidence: Evidence, counts: Counter[str]) -> Iterator[Violation]
         if result.text not in said:
             yield Violation(Broken.wrong_join, f"{line.id!r} got {result.text!r}, not {said}")
         question = evidence.scenario.provider.question(line.endpoint, line.body)
-        body_id = result.body.get("id", "") if isinstance(result.body, dict) else ""
+        body = result.body if isinstance(result.body, dict) else {}
+        body_id = body.get("id") or body.get("responseId") or ""
         if not str(body_id).endswith(question):
             yield Violation(
                 Broken.wrong_join, f"{line.id!r}: body {body_id!r} answers another question than {question}"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,8 @@ class Commands:
         path.write_bytes(b"".join(line_of(number) for number in numbers))
         return path
 
-    def start(self, *arguments: object) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "groupage.cli", *map(str, arguments)]
+    def start(self, *arguments: object, module: Sequence[str] = ("-m", "groupage.cli")) -> "subprocess.Popen[str]":
+        command = [sys.executable, *module, *map(str, arguments)]
         process = subprocess.Popen(
             command,
             env=self.environment,
@@ -77,8 +78,10 @@ class Commands:
             pytest.fail(f"{process.args} did not end in {timeout_s:.0f} s\n{out}\n{err}")
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    def call(self, *arguments: object, timeout_s: float = TIMEOUT_S) -> "subprocess.CompletedProcess[str]":
-        return self.finish(self.start(*arguments), timeout_s)
+    def call(
+        self, *arguments: object, timeout_s: float = TIMEOUT_S, module: Sequence[str] = ("-m", "groupage.cli")
+    ) -> "subprocess.CompletedProcess[str]":
+        return self.finish(self.start(*arguments, module=module), timeout_s)
 
     def run(self, source: Path, output: Path, *more: object) -> "subprocess.CompletedProcess[str]":
         return self.call("run", source, "-o", output, "--poll", "500ms", "--deadline", "10m", *more)

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections import Counter
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,52 +18,88 @@ from groupage.client.local_server import ServerFiles, is_running
 from groupage.schemas import Outcome, Result
 from groupage.workers.embedded import stop_if_unused
 
-from tests.side_by_side.providers import CHAT, PROVIDERS, Provider, Running, running
+from tests.side_by_side.providers import CHAT, PROVIDERS, Provider, running
 from tests.side_by_side.thousand import PLAN, POLICY, SCHEMA, SHARD, TOOL, Asked, outcomes, thousand
 
+TELLS = Path(__file__).parents[2] / "side_by_side" / "run_and_tell.py"
+NEVER = {"azure.identity", "google.cloud.aiplatform", "vertexai", "starlette", "uvicorn"}
+"""Nobody is to load these here: keys are given, Vertex is spoken to by its job client alone, and the rest is the emulator's."""
 TABLE = Path(__file__).parents[3] / "docs" / "portable-requests.md"
 USUAL = set(Result.model_fields) - {"labels", "tool_calls", "provider_ids"}
 """Keys of every result line; the others are there where they say something."""
 ANSWERS = {Outcome.succeeded, Outcome.truncated, Outcome.refused}
 
 
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("label", PROVIDERS)
-def test_a_thousand_portable_requests_end_the_same_way_at_every_provider(label: str, tmp_path: Path) -> None:
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What one provider's run left. `modules` are those that the command's process had loaded at its end."""
+
+    label: str
+    provider: Provider
+    asked: list[Asked]
+    results: list[dict[str, Any]]
+    code: int
+    said: str
+    complained: str
+    modules: frozenset[str]
+    tags: Counter[str]
+    ledger: dict[str, Any]
+    state: dict[str, Any]
+    leftovers: list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module", params=PROVIDERS)
+def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    label, folder = request.param, tmp_path_factory.mktemp(request.param)
     provider = PROVIDERS[label]
     asked = thousand(provider.model)
-    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source, output, modules = (folder / name for name in ("in.jsonl", "out.jsonl", "modules"))
     source.write_bytes(b"".join(one.line + b"\n" for one in asked))
-    with running(provider, tmp_path, turnaround="1s", faults=PLAN) as there:
-        commands = Commands(tmp_path, there.emulator)
+    policy = [option for name, value in POLICY.items() for option in ("--policy", f"{name}={value}")]
+    with running(provider, folder, turnaround="1s", faults=PLAN) as there:
+        commands = Commands(folder, there.emulator)
         commands.environment |= there.variables | provider.waits
-        policy = [option for name, value in POLICY.items() for option in ("--policy", f"{name}={value}")]
+        options = ["--provider", provider.name, "--deadline", "20m", "--json", *policy]
         try:
             done = commands.call(
-                "run",
-                source,
-                "-o",
-                output,
-                "--provider",
-                provider.name,
-                "--deadline",
-                "20m",
-                "--json",
-                *policy,
-                timeout_s=150,
+                "run", source, "-o", output, *options, timeout_s=150, module=(str(TELLS), str(modules))
             )
-            assert done.returncode == 3, done.stderr
-            results = read_results(output)
-            pairs = zip(asked, results, strict=True)
-            assert [problem for one, result in pairs for problem in problems(provider, one, result)] == []
-            assert Counter(result["outcome"] for result in results) == outcomes(asked)
-            assert json.loads(done.stdout)["outcomes"] == dict(outcomes(asked))
-            assert_provider_kept_its_peace(there, commands)
+            assert output.exists(), done.stderr
+            found = Ran(
+                label, provider, asked, read_results(output), done.returncode, done.stdout, done.stderr,
+                frozenset(modules.read_text().split()), commands.batches_by_tag(), there.emulator.ledger(),
+                there.emulator.status(), there.leftovers(),
+            )  # fmt: skip
         finally:
             commands.stop_all()
             stop_if_unused(commands.state_dir)
     assert not is_running(ServerFiles.of(commands.state_dir))
-    assert documented(label) == outcomes(asked), "docs/portable-requests.md tells what was seen"
+    return found
+
+
+@pytest.mark.timeout(180)
+def test_a_thousand_portable_requests_end_the_same_way_at_every_provider(ran: Ran) -> None:
+    pairs = zip(ran.asked, ran.results, strict=True)
+    assert [problem for one, result in pairs for problem in problems(ran.provider, one, result)] == []
+    assert ran.code == 3, ran.complained
+    assert json.loads(ran.said)["outcomes"] == dict(outcomes(ran.asked))
+    assert documented(ran.label) == outcomes(ran.asked), "docs/portable-requests.md tells what was seen"
+
+
+def test_every_provider_got_one_batch_a_submission_answered_nothing_twice_and_is_left_empty(ran: Ran) -> None:
+    assert set(ran.tags.values()) == {1}
+    assert ran.ledger["questions_answered_more_than_once"] == 0
+    assert (ran.state["batches_live"], ran.leftovers) == (0, [])
+    effects = [effect for batch in ran.state["batches"] for effect in batch["effects"]]
+    assert effects == ["expire"], "the plan has struck"
+    assert max(batch["counts"]["total"] for batch in ran.state["batches"]) == SHARD
+
+
+def test_a_process_loads_the_sdk_of_the_provider_that_it_talks_to_and_no_other(ran: Ran) -> None:
+    assert set(ran.provider.sdk) <= ran.modules
+    others = {name for one in PROVIDERS.values() for name in one.sdk} | NEVER
+    others -= set(ran.provider.sdk)
+    assert {name for name in ran.modules if name in others or name.startswith("groupage.emulator")} == set()
 
 
 def problems(provider: Provider, asked: Asked, result: dict[str, Any]) -> list[str]:
@@ -113,18 +150,6 @@ def _of_an_answer(provider: Provider, asked: Asked, result: dict[str, Any]) -> d
     whole = provider.text(CHAT, asked.body)
     found["text"] = (text, whole[: len(whole) // 2] if asked.ending.outcome is Outcome.truncated else whole)
     return found
-
-
-def assert_provider_kept_its_peace(there: Running, commands: Commands) -> None:
-    """One batch a submission, nothing answered twice for money, nothing left behind."""
-    assert set(commands.batches_by_tag().values()) == {1}
-    assert there.emulator.ledger()["questions_answered_more_than_once"] == 0
-    status = there.emulator.status()
-    assert (status["batches_live"], there.leftovers()) == (0, [])
-    effects = [effect for batch in status["batches"] for effect in batch["effects"]]
-    assert effects == ["expire"], "the plan has struck"
-    sizes = [batch["counts"]["total"] for batch in status["batches"]]
-    assert max(sizes) == SHARD
 
 
 def documented(label: str) -> Counter[str]:

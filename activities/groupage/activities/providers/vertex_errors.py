@@ -14,6 +14,7 @@ timeout, reset, cut answer                     transient; yes
 =============================================  ==========================================================
 """
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -103,15 +104,17 @@ def _credentials(error: Any) -> tuple[ErrorClass, str]:
 
 
 def _transport(error: Exception) -> tuple[ErrorClass, str] | None:
-    from google.cloud.storage.exceptions import DataCorruption  # type: ignore[import-untyped]
     from google.protobuf.json_format import Error as ProtoError
     from requests import exceptions as web
     from urllib3.exceptions import HTTPError
 
+    # Where data lie in BigQuery, Cloud Storage's client is not loaded, and raises nothing.
+    storage = sys.modules.get("google.cloud.storage.exceptions")
+    corrupt = (storage.DataCorruption,) if storage else ()
     kinds: list[tuple[Any, str]] = [
         ((web.ConnectTimeout, web.SSLError, web.ProxyError), NOT_SENT),
         (web.Timeout, "timeout"),
-        ((web.ChunkedEncodingError, web.ContentDecodingError, DataCorruption), "cut_short"),
+        ((web.ChunkedEncodingError, web.ContentDecodingError, *corrupt), "cut_short"),
         ((web.JSONDecodeError, ProtoError), "not_json"),
         (web.ConnectionError, NOT_SENT if _not_connected(error) else "connection_lost"),
         ((web.RequestException, HTTPError), "connection_lost"),
