@@ -133,6 +133,9 @@ class PriceBook:
 
     def _look_up(self, model: str, route: Route) -> Price | None:
         facts = self._facts(model)
+        if facts.batch_discount.value == 1:
+            # A machine of one's own: what its models cost elsewhere says nothing, and no list knows their names.
+            return _free(model, self._at)
         found = _find(model, facts.price_list.value if facts.price_list else self._provider, self._at)
         if found is None:
             return None
@@ -196,6 +199,13 @@ class _Found(NamedTuple):
     model: ModelInfo
     provider: str | None
     own: bool
+
+
+def _free(model: str, at: datetime) -> Price:
+    return Price(
+        input=0, cached=0, cache_write=0, output=0, request=0, linear_up_to=_UNLIMITED, estimated=False, model=model,
+        provider=None, context=None, discount=Discount(Decimal(0)), at=at,
+    )  # fmt: skip
 
 
 def _find(model: str, provider: str, at: datetime) -> _Found | None:

@@ -111,7 +111,6 @@ def test_CO_11_a_discount_that_only_the_catalog_knows_is_taken_off_the_list_and_
     assert listed.cached < listed.input // 2
     quarter_off = discounted("stacks", "0.25")
     assert (quarter_off.input, quarter_off.output) == (listed.input * 3 // 4, listed.output * 3 // 4)
-    assert discounted("stacks", "1").of(Usage(input_tokens=500, output_tokens=500)) == 0
 
 
 def test_CO_11_cached_tokens_in_a_batch_cost_what_the_catalog_says_of_both_discounts():
@@ -162,3 +161,11 @@ def test_the_catalog_says_by_which_name_a_seller_is_listed(provider: str, seller
     price = PriceBook(provider, AT).price(model, Route.sync)
     assert price is not None
     assert price.provider == seller
+
+
+@pytest.mark.parametrize("route", Route)
+def test_a_machine_of_ones_own_costs_nothing_by_whatever_route_and_for_models_that_no_list_knows(route: Route):
+    price = PriceBook("aibrix", AT).price("our-own-finetune-3", route)
+    assert price is not None
+    assert price.of(Usage(input_tokens=500, output_tokens=500)) == 0
+    assert not price.estimated

@@ -142,7 +142,8 @@ class ProviderFacts(BaseModel):
     """Whether a batch that expired still gives the answers that it has."""
 
     batch_discount: Fact[Share]
-    """Share off the sync price, where the price list has no batch price. 1: free."""
+    """Share off the sync price, where the price list has no batch price. 1: a machine of one's own, nothing is billed
+    for its tokens, by sync neither."""
     cache_in_batch: Fact[Literal["stacks", "instead", "none"]]
     """Cached tokens in a batch cost: both discounts; the cache's alone; the batch's alone."""
     price_list: Fact[str] | None = None
