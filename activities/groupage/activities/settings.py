@@ -50,7 +50,7 @@ class ProviderSettings:
     """A catalog of one's own for this profile; None: the worker's."""
     files_expire_after_s: int = 14 * 86_400
     """Input files delete themselves after this, should every clean-up fail. OpenAI takes 1 h to 30 d,
-    Azure 14 to 30 d: 14 d fits both."""
+    Azure 14 to 30 d: 14 d fits both, and what does not fit is moved to the nearer bound. 0: the provider's own way."""
     extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     options: Mapping[str, str] = field(default_factory=dict)
     """What only one adapter needs (a bucket, a project, a region), by the names in its own docstring. No secrets."""

@@ -164,7 +164,7 @@ NOT_SENT = "not_connected"
 """Code of an error before which not a byte of the request had left."""
 
 NO_TOKEN = "no_token"  # noqa: S105 - a word, not a secret
-"""Code of an error where no credential could be got to send with the request."""
+"""Code of an error where no token could be got to send with the request, or the one sent was refused for its age."""
 
 _CLEAR_REFUSALS = frozenset({400, 401, 402, 403, 404, 405, 411, 413, 415, 422, 429})
 
@@ -173,8 +173,7 @@ def create_failed(error: ProviderError) -> ProviderError:
     """The error of a create call: AmbiguousCreate unless it is sure that nothing was accepted."""
     if error.code in {NOT_SENT, NO_TOKEN, "configuration"}:
         return error
-    # A gateway's page may say 404 or 429 of a request that it has passed on. 401 comes before all else.
-    if error.status == 401 or (error.status in _CLEAR_REFUSALS and error.error_class is not ErrorClass.transient):
+    if error.status in _CLEAR_REFUSALS and error.error_class is not ErrorClass.transient:
         return error
     return AmbiguousCreate(
         str(error),
