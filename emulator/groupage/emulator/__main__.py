@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     add("--max-enqueued-tokens", type=int)
     add("--min-records", type=int, default=Settings.min_records, help="of one Bedrock job")
     add("--max-jobs", type=int, help="live Bedrock jobs of one account and model")
+    add("--batch-deployments", default="", metavar="NAMES", help="at Azure: those that take no single requests")
     add("--sync-rpm", type=int)
     add("--sync-latency", type=_seconds, default=0.0, metavar="DURATION")
     add("--api-key", help="refuse all other keys")
@@ -70,6 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
         max_enqueued_tokens=given.max_enqueued_tokens,
         min_records=given.min_records,
         max_jobs=given.max_jobs,
+        batch_deployments=frozenset(filter(None, given.batch_deployments.split(","))),
         sync_rpm=given.sync_rpm,
         sync_latency_s=given.sync_latency,
         api_key=given.api_key,

@@ -81,6 +81,8 @@ class Settings:
     """Of one Bedrock job."""
     max_jobs: int | None = None
     """Live Bedrock jobs of one account and model."""
+    batch_deployments: frozenset[str] = frozenset()
+    """Azure deployments that take batches alone; the others take both."""
     sync_rpm: int | None = None
     """Sync requests a minute of one account: a token bucket that holds ten seconds' worth."""
     sync_latency_s: float = 0.0

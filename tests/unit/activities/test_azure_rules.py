@@ -91,12 +91,33 @@ def test_the_api_version_chooses_the_surface(monkeypatch, version, legacy, query
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [({"api_version": "2024"}, "write a date"), ({"api_verson": "v1"}, "unknown option")]
+    ("options", "said"),
+    [
+        ({"api_version": "2024"}, "write a date"),
+        ({"api_verson": "v1"}, "unknown option"),
+        ({"sync_deployments": "a=b, =c"}, "write batch-name=name"),
+        ({"sync_deployments": "a=b, a=c"}, "each once"),
+        ({"sync_deployments": "a="}, "write batch-name=name"),
+    ],
 )
 def test_wrong_options_are_refused_when_the_adapter_is_made(options, said):
     with pytest.raises(ProviderError, match=said) as error:
         AzureProvider("azure", ProviderSettings(options=options))
     assert error.value.error_class is ErrorClass.account
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("", {"a-batch": "a-batch"}),
+        ("a-batch=a", {"a-batch": "a", "b": "b"}),
+        (" a-batch = a , b-batch=b", {"a-batch": "a", "b-batch": "b"}),
+        ("any, a-batch=a", {"a-batch": "a", "b": "any"}),
+    ],
+)
+def test_single_requests_may_go_to_another_deployment(text, pairs):
+    options = read_options(ProviderSettings(options={"sync_deployments": text}))
+    assert {name: options.sync_deployment(name) for name in pairs} == pairs
 
 
 def test_limits_are_azures_and_no_window_is_assumed_to_end_a_batch():

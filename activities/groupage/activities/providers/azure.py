@@ -12,6 +12,7 @@ path of sync calls. `body.model` is the deployment's name in both. What differs 
 import asyncio
 import os
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -44,6 +45,8 @@ FILE_VISIBLE_S = 60.0
 """A file that is not found after this is gone; before, it may be not visible yet."""
 _TAKEN_IN = frozenset({"processed", "succeeded"})
 _NOT_TAKEN = frozenset({"error", "failed"})
+_NO_SYNC = frozenset({"OperationNotSupported", "DeploymentNotFound"})
+"""What a deployment for batches says to a single request, and what one that is not there says."""
 _IN_DEPLOYMENTS = frozenset({"/chat/completions", "/completions", "/embeddings"})
 """Endpoints that have the deployment in their path under a dated api-version (openai 3.57, lib/azure.py)."""
 
@@ -66,7 +69,15 @@ class AzureProvider(OpenAIProvider):
         path = call.endpoint.removeprefix("/v1")
         if not self._options.legacy or path not in _IN_DEPLOYMENTS:
             return path
-        return f"/deployments/{quote(_deployment(call), safe='')}{path}"
+        return f"/deployments/{quote(_deployment(call, orjson.loads(call.body)), safe='')}{path}"
+
+    async def complete(self, call: SyncCall) -> Answer:
+        if self._options.sync_deployments:
+            body = orjson.loads(call.body)
+            if isinstance(body, dict) and isinstance(body.get("model"), str):
+                body["model"] = self._options.sync_deployment(body["model"])
+                call = replace(call, body=orjson.dumps(body))
+        return await super().complete(call)
 
     # ----- connecting -----
 
@@ -187,6 +198,10 @@ class AzureProvider(OpenAIProvider):
         answer = super()._reply(call, response)
         if response.status_code == 401 and self._token_is_old(response):
             answer.error_class, answer.code, answer.retry_after_s = ErrorClass.transient, NO_TOKEN, 0.0
+        elif answer.code in _NO_SYNC:
+            # Not the request's fault: with another deployment named, all of them will be answered.
+            answer.error_class = ErrorClass.account
+            answer.message = f"{answer.message} (name the deployment for single requests in sync_deployments)"
         return answer
 
 
@@ -198,9 +213,8 @@ def _hint_of_401(tokens: Tokens | None) -> str:
     return "the worker's identity needs the role Cognitive Services OpenAI User (or Contributor) on the resource"
 
 
-def _deployment(call: SyncCall) -> str:
+def _deployment(call: SyncCall, body: Any) -> str:
     """The deployment's name: the model of the body."""
-    body = orjson.loads(call.body)
     model = body.get("model") if isinstance(body, dict) else None
     if not isinstance(model, str) or not model:
         raise ProviderError(

@@ -2,12 +2,14 @@
 
 Each option is read from the profile's `options`, else from the variable beside it.
 
-===========  ==========================  =====================================================================
-api_version  OPENAI_API_VERSION          a date (2024-10-21): the older paths, `/openai/...?api-version=`;
-                                         `preview` or `latest`: v1 with that word; none, or `v1`: v1
-token_scope  GROUPAGE_AZURE_TOKEN_SCOPE  what an Entra token is asked for
-client_id    AZURE_CLIENT_ID             which managed or workload identity, where there are several
-===========  ==========================  =====================================================================
+================  ==============================  ============================================================
+api_version       OPENAI_API_VERSION              a date (2024-10-21): the older paths with `?api-version=`;
+                                                  `preview` or `latest`: v1 with that word; none, or `v1`: v1
+sync_deployments  GROUPAGE_AZURE_SYNC_DEPLOYMENTS  which deployment answers single requests in place of a batch
+                                                  deployment: `batch-name=name, other-batch=other`, or one for all
+token_scope       GROUPAGE_AZURE_TOKEN_SCOPE      what an Entra token is asked for
+client_id         AZURE_CLIENT_ID                 which managed or workload identity, where there are several
+================  ==============================  ============================================================
 
 The address is the profile's `base_url`, else AZURE_OPENAI_BASE_URL, else AZURE_OPENAI_ENDPOINT. All three may be
 the resource's root (https://NAME.openai.azure.com) or the base URL of v1 (.../openai/v1).
@@ -15,6 +17,7 @@ the resource's root (https://NAME.openai.azure.com) or the base URL of v1 (.../o
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -28,6 +31,7 @@ TOKEN_SCOPE = "https://cognitiveservices.azure.com/.default"  # noqa: S105 - an 
 
 _VARIABLES = {
     "api_version": "OPENAI_API_VERSION",
+    "sync_deployments": "GROUPAGE_AZURE_SYNC_DEPLOYMENTS",
     "token_scope": "GROUPAGE_AZURE_TOKEN_SCOPE",
     "client_id": "AZURE_CLIENT_ID",
 }
@@ -42,6 +46,12 @@ class AzureOptions:
     api_version: str
     token_scope: str
     client_id: str
+    sync_deployments: Mapping[str, str]
+    """Batch deployment to the one for single requests; "" stands for all others."""
+
+    def sync_deployment(self, deployment: str) -> str:
+        """Where single requests for a batch deployment go: a deployment is of one kind alone."""
+        return self.sync_deployments.get(deployment) or self.sync_deployments.get("") or deployment
 
     @property
     def legacy(self) -> bool:
@@ -74,7 +84,18 @@ def read_options(settings: ProviderSettings) -> AzureOptions:
     version = given["api_version"].lower()
     if version not in _V1_WORDS and not _DATED.fullmatch(version):
         raise wrong(f"api_version {version!r}: write a date such as 2024-10-21, preview, latest, or v1")
-    return AzureOptions(version, given["token_scope"] or TOKEN_SCOPE, given["client_id"])
+    instead = _deployments(given["sync_deployments"])
+    return AzureOptions(version, given["token_scope"] or TOKEN_SCOPE, given["client_id"], instead)
+
+
+def _deployments(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        batch, equals, name = (piece.strip() for piece in part.rpartition("="))
+        if not name or bool(equals) != bool(batch) or batch in found:
+            raise wrong(f"sync_deployments {part!r}: write batch-name=name, each once, or one name for all")
+        found[batch] = name
+    return found
 
 
 def read_address(settings: ProviderSettings, dialect: Compatibility) -> Address:

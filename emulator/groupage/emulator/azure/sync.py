@@ -12,7 +12,11 @@ def handler(endpoint: str, limiter: Limiter) -> Handler:
 
     async def handle(call: Call) -> Reply:
         deployment = call.request.path_params.get("deployment")
-        if deployment is not None and (await call.json()).get("model", deployment) != deployment:
+        model = (await call.json()).get("model", deployment)
+        if model in call.core.settings.batch_deployments:
+            message = f"The operation does not work with the specified model, {model}. Please choose different model."
+            raise refusal(400, message, "OperationNotSupported")
+        if deployment is not None and model != deployment:
             # The service would answer by the path alone; a client that says both means one of them wrongly.
             raise refusal(404, "The API deployment for this resource does not exist.", "DeploymentNotFound")
         reply = await answer(call)

@@ -15,6 +15,7 @@ sys.path.append(str(Path(__file__).parents[2] / "cli"))
 from azure_world import CLEARED, LEGACY, AzureWorld, identity_of, root_of  # found through the lines above
 from provider_world import Emulator
 
+OPTIONS = ("--file-processing", "300ms", "--api-key", "right", "--batch-deployments", "batch-only")
 DOORS = {
     "v1 by key": ({}, False),
     "v1 by token": ({}, True),
@@ -26,7 +27,7 @@ DOORS = {
 
 @pytest.fixture(scope="session")
 def _azure_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
-    emulator = Emulator(tmp_path_factory.mktemp("emulator"), "--file-processing", "300ms", "--api-key", "right")
+    emulator = Emulator(tmp_path_factory.mktemp("emulator"), *OPTIONS)
     yield emulator
     emulator.close()
 

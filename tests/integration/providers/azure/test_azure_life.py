@@ -141,6 +141,20 @@ async def test_sync_requests_go_to_the_deployment(make_world, emulator, monkeypa
         assert answer.text == expected_text(endpoint, asked)
 
 
+@pytest.mark.parametrize("version", [{}, LEGACY], ids=["v1", "legacy"])
+async def test_a_batch_deployment_has_another_one_for_single_requests(make_world, emulator, monkeypatch, version):
+    for name, value in {**version, "AZURE_OPENAI_API_KEY": "right"}.items():
+        monkeypatch.setenv(name, value)
+    call = SyncCall("w1", CHAT, orjson.dumps(chat_body(1, "batch-only")), 10.0)
+    without = await make_world().adapter.complete(call)
+    assert (without.error_class, without.code) == (ErrorClass.account, "OperationNotSupported"), "a person is asked"
+    assert "sync_deployments" in without.message
+    world = make_world(provider={"options": {"sync_deployments": "batch-only=standard"}})
+    answer = await world.adapter.complete(call)
+    assert (answer.outcome, answer.model) == (Outcome.succeeded, "standard")
+    assert answer.text == expected_text(CHAT, chat_body(1, "batch-only"))
+
+
 async def test_a_body_without_a_model_has_no_deployment_to_go_to(make_world, monkeypatch):
     for name, value in {**LEGACY, "AZURE_OPENAI_API_KEY": "right"}.items():
         monkeypatch.setenv(name, value)
