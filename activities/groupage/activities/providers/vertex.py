@@ -37,7 +37,8 @@ MAX_PAGES = 1000
 class VertexProvider:
     """One profile: credentials, project, location and a place for data."""
 
-    traits = Traits(echoes=True)
+    # A label put into a body that has none needs a comma; one put among a body's own, its key and value alone.
+    traits = Traits(echoes=True, growth=64)
 
     def __init__(self, name: str, settings: ProviderSettings) -> None:
         self.name = name

@@ -18,7 +18,6 @@ import orjson
 from groupage.activities.providers.base import Echo
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
-from groupage.schemas.ids import decode_wire_id
 from groupage.schemas.portable import Inexpressible, target_endpoint, translate
 
 LABEL = "groupage_id"
@@ -72,10 +71,10 @@ def labelled(wire_id: str, request: bytes) -> bytes:
 
 
 def label_of(request: Any) -> str | None:
-    """Our id in a request that a row repeats."""
+    """The id in a request that a row repeats: under our label nothing else stands."""
     labels = request.get("labels") if type(request) is dict else None
     found = labels.get(LABEL) if type(labels) is dict else None
-    return found if type(found) is str and decode_wire_id(found) is not None else None
+    return found if type(found) is str else None
 
 
 def echo_of(request: dict[str, Any]) -> Echo:

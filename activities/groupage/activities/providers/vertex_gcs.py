@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from groupage.activities.providers.base import Submission
+from groupage.activities.providers.bedrock_jobs import job_name
 from groupage.activities.providers.vertex_bodies import labelled
 from groupage.activities.providers.vertex_clients import Clients
 from groupage.activities.providers.vertex_data import DataObject, Json
@@ -29,7 +30,7 @@ T = TypeVar("T")
 
 PIECE_BYTES = 8 << 20
 INPUT = "input.jsonl"
-OUTPUT = "output/"
+OUTPUT = "output"
 
 
 class GcsData:
@@ -87,7 +88,8 @@ class GcsData:
         return {"instancesFormat": "jsonl", "gcsSource": {"uris": list(files)}}
 
     def output_config(self, submission: Submission) -> Json:
-        uri = f"{self._root}{submission.tag}/{OUTPUT}"
+        # A folder of its own for each job of the tag: what a dead one left is not taken for the next one's.
+        uri = f"{self._root}{submission.tag}/{job_name(OUTPUT, submission.not_ids)}/"
         return {"predictionsFormat": "jsonl", "gcsDestination": {"outputUriPrefix": uri}}
 
     async def result_files(self, job: Json) -> list[str]:

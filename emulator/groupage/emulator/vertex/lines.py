@@ -17,7 +17,7 @@ from groupage.emulator.gemini import replies as gemini
 from groupage.emulator.gemini.errors import error_of, rule_error
 from groupage.emulator.vertex.answers import AT
 
-LABEL_OR_ID = re.compile(rb'"(?:groupage_id|custom_id|wire_id)":"[^"]*"')
+LABEL_OR_ID = re.compile(rb'"(groupage_id|custom_id|wire_id)":"[^"]*"')
 
 
 def truncate(reply: dict[str, Any]) -> None:
@@ -60,7 +60,7 @@ def _lines(rule: RequestRule, line: bytes) -> list[bytes]:  # noqa: PLR0911  # o
     if kind == "duplicate":
         return [line, line]
     if kind == "unknown_id":
-        return [line, LABEL_OR_ID.sub(b'"groupage_id":"not-of-this-batch"', line, count=1)]
+        return [line, LABEL_OR_ID.sub(rb'"\1":"not-of-this-batch"', line, count=1)]
     # What a row repeats may hold anything; behind the time there is only the reply.
     middle = (line.rindex(AT) + len(line)) // 2
     if kind == "invalid_utf8":
