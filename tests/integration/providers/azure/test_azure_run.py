@@ -32,8 +32,9 @@ FAULTS = {
 
 
 @pytest.fixture
-def commands(tmp_path: Path) -> Iterator[Commands]:
-    with EmulatorProcess(tmp_path / "emulator", turnaround="1s", faults=FAULTS, api_key="right") as emulator:
+def commands(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Commands]:
+    options = getattr(request, "param", {"faults": FAULTS, "turnaround": "1s"})
+    with EmulatorProcess(tmp_path / "emulator", api_key="right", **options) as emulator:
         made = Commands(tmp_path, emulator)
         for name in (*CLEARED, "OPENAI_BASE_URL", "OPENAI_API_KEY"):
             made.environment.pop(name, None)
@@ -45,11 +46,11 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
         assert not is_running(ServerFiles.of(made.state_dir))
 
 
-def write_lines(path: Path) -> Path:
+def write_lines(path: Path, count: int = REQUESTS) -> Path:
     paths = ("/chat/completions", CHAT)
     lines = [
         {"custom_id": f"r{n}", "method": "POST", "url": paths[n % 2], "body": chat_body(n, DEPLOYMENT)}
-        for n in range(REQUESTS)
+        for n in range(count)
     ]
     path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
     return path
@@ -76,6 +77,25 @@ def test_two_hundred_requests_are_all_answered_once_in_spite_of_faults(
     assert commands.emulator.ledger()["questions_answered_more_than_once"] == 0
     status = commands.emulator.status()
     assert (status["batches_live"], status["files"]) == (0, [])
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("commands", [{"max_enqueued_tokens": 350, "turnaround": "2s"}], indirect=True)
+def test_QU_02_more_tokens_than_the_deployment_may_enqueue_wait_their_turn(commands: Commands, tmp_path: Path) -> None:
+    """Five shards of some 110 tokens each, of which the deployment may have three at once."""
+    source, output = write_lines(tmp_path / "in.jsonl", 50), tmp_path / "out.jsonl"
+    done = commands.call(
+        "run", source, "-o", output, "--provider", "azure", "--poll", "100ms", "--deadline", "10m", "--json",
+        "--policy", "max_shard_requests=10", timeout_s=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert {(result["outcome"], result["rounds"], result["route"]) for result in read_results(output)} == {
+        ("succeeded", 1, "batch")
+    }
+    batches = commands.emulator.status()["batches"]
+    assert any(batch["status"] == "failed" for batch in batches), "the limit was never met: the trial shows nothing"
+    assert commands.emulator.ledger()["questions_answered_more_than_once"] == 0
+    assert commands.emulator.status()["files"] == []
 
 
 def test_without_an_endpoint_nothing_is_sent_and_the_variable_is_named(commands: Commands, tmp_path: Path) -> None:
