@@ -149,7 +149,7 @@ async def test_EX_a_job_that_waits_for_72_hours_expires_with_nothing(world, emul
     assert report.unanswered == {ErrorClass.expired: 10}
 
 
-async def test_EX_24_hours_after_it_began_the_rest_of_a_job_is_given_up_and_what_is_there_is_kept(world, emulator):
+async def test_EX_the_rest_of_a_job_is_given_up_a_day_after_it_began_and_what_is_there_is_kept(world, emulator):
     emulator.faults(batches=[{"effect": "queue", "seconds": "48h"}, {"effect": "turnaround", "seconds": "40h"}])
     ref = await world.planned(20)
     submitted = await world.submit(ref)
