@@ -93,12 +93,13 @@ class AzureProvider(OpenAIProvider):
         key = self._key()
         self._tokens = None if key else self._token_source()
         token = self._tokens.get if self._tokens else None
+        credential: dict[str, Any] = {"api_key": key} if token is None else {"azure_ad_token_provider": token}
         client: AsyncOpenAI
         if options.legacy:
             client = AsyncAzureOpenAI(
                 azure_endpoint=address.root,
                 api_version=options.api_version,
-                **({"api_key": key} if token is None else {"azure_ad_token_provider": token}),
+                **credential,
                 **common,
             )
         else:
