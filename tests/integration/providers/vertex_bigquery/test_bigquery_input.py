@@ -11,6 +11,7 @@ import pytest
 from bigquery_plane import DATASET, INPUT, LOCATION, PROJECT, STEM, TAG, Plane, request_of
 from google.api_core.exceptions import NotFound
 from groupage.activities.providers import vertex_bigquery, vertex_tables
+from groupage.activities.providers.vertex_tables import Load, ended, send
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.ids import wire_id
@@ -130,6 +131,15 @@ async def test_SU_01_a_process_killed_on_the_way_leaves_an_input_that_is_complet
     plane.emulator.faults()
     await uploaded(plane, plane.submission(20_000))
     check_input(plane, 20_000)
+
+
+async def test_a_load_job_of_another_id_leaves_rows_that_are_there_alone(plane: Plane) -> None:
+    submission = plane.submission()
+    await plane.data.upload(submission)
+    load = Load(PROJECT, LOCATION, f"{TAG}-l9", INPUT, vertex_bigquery.SCHEMA)
+    job = await plane.data._call("another load", lambda desk: ended(desk, send(desk, load, submission.path), load))
+    assert job.error_result["reason"] == "duplicate"
+    check_input(plane)
 
 
 async def test_a_dataset_that_went_away_is_named(plane: Plane) -> None:

@@ -21,6 +21,7 @@ from bigquery_plane import (
     job_with,
     request_of,
 )
+from google.api_core.exceptions import Forbidden
 from google.cloud import bigquery
 from groupage.activities.providers import vertex_tables
 from groupage.activities.providers.vertex_tables import line_of
@@ -191,3 +192,16 @@ async def test_jobs_and_rows_are_looked_at_in_the_datasets_location(make_plane: 
     plane.make_dataset(LOCATION.upper())
     await plane.data.upload(plane.submission())
     assert plane.google.get_job(f"{TAG}-l1", location=LOCATION).location == LOCATION.upper()
+
+
+async def test_results_are_there_even_if_their_table_may_not_be_changed(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await plane.put_output([row_of(0)])
+
+    def forbidden(*_: object, **__: object) -> None:
+        raise Forbidden("no bigquery.tables.update")
+
+    monkeypatch.setattr(bigquery.Client, "update_table", forbidden)
+    assert await plane.data.result_files(job_with()) == [f"bq://{OUTPUT}"]
+    assert "will not expire by itself" in caplog.text
