@@ -1,11 +1,14 @@
 """A job's whole way with its data in BigQuery: table in, job, table out, rows joined by their id, no table left."""
 
+import asyncio
 from typing import Any
 
 import orjson
 import pytest
+import requests
 import zstandard
-from bigquery_plane import DATASET, PROJECT, Plane
+from bigquery_plane import DATASET, INPUT, LOCATION, OUTPUT, PROJECT, Plane
+from google.cloud import bigquery
 from groupage.emulator.answers import expected_text
 from groupage.schemas import BatchPhase, ErrorClass, Outcome, ShardReport
 from groupage.schemas.activity_calls import SubmitBatch
@@ -237,3 +240,37 @@ async def test_the_stored_output_is_the_rows_as_json_lines(world: VertexWorld) -
     lines = [orjson.loads(line) for line in data.split(b"\n")[:-1]]
     assert {line["custom_id"] for line in lines} == {wire_id(ref.tag, n) for n in range(3)}
     assert all(line.keys() == {"custom_id", "request", "response", "status", "processed_time"} for line in lines)
+
+
+async def test_a_job_is_refused_that_cannot_read_or_would_write_over(world: VertexWorld, plane: Plane) -> None:
+    await plane.data.upload(plane.submission())
+    await plane.put_output([])
+    plane.google.create_table(bigquery.Table(f"{PROJECT}.{DATASET}.other", [bigquery.SchemaField("prompt", "STRING")]))
+    plane.google.create_dataset(_dataset("elsewhere", "europe-west4"))
+    root, target = f"bq://{PROJECT}.{DATASET}", f"bq://{PROJECT}.{DATASET}.new"
+    for source, output, text in (
+        (f"{root}.nothing", target, "does not exist"),
+        (f"bq://{PROJECT}.nothing.input", target, "does not exist"),
+        (f"bq://{INPUT}", f"bq://{OUTPUT}", "exists already"),
+        (f"bq://{INPUT}", f"bq://{PROJECT}.elsewhere.new", "both have to be in one region"),
+        (f"{root}.other", target, "no column request"),
+        (f"bq://{OUTPUT}", target, "reserved names"),
+        (f"{root}.in:put", target, "Invalid table ID"),
+        (f"bq://{INPUT}", root, "is not of the form"),
+    ):
+        job = {
+            "displayName": "job",
+            "model": f"publishers/google/models/{GEMINI}",
+            "inputConfig": {"instancesFormat": "bigquery", "bigquerySource": {"inputUri": source}},
+            "outputConfig": {"predictionsFormat": "bigquery", "bigqueryDestination": {"outputUri": output}},
+        }
+        url = f"{plane.emulator.base_url}/projects/{PROJECT}/locations/{LOCATION}/batchPredictionJobs"
+        reply = await asyncio.to_thread(requests.post, url, json=job, timeout=20)
+        assert reply.status_code == 400, (source, output, reply.text)
+        assert text in reply.json()["error"]["message"]
+
+
+def _dataset(name: str, location: str) -> bigquery.Dataset:
+    dataset = bigquery.Dataset(f"{PROJECT}.{name}")
+    dataset.location = location
+    return dataset
