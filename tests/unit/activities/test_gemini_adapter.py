@@ -178,6 +178,15 @@ def test_results_are_one_file():
     assert provider.result_files(read_operation(operation)) == [ResultFile("output", "files/y")]
 
 
+async def test_a_missing_package_is_told_with_its_remedy(monkeypatch):
+    monkeypatch.setenv("GEMINI_API_KEY", "k")
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    provider = GeminiProvider("gemini", ProviderSettings())
+    with pytest.raises(ProviderError, match="httpx2 is not installed") as error:
+        await provider.status("batches/x")
+    assert (error.value.error_class, "groupage[gemini]" in error.value.hint) == (ErrorClass.account, True)
+
+
 def test_the_sdk_is_not_imported_before_it_is_used():
     code = (
         "import sys; from groupage.activities.providers.gemini import GeminiProvider as P;"

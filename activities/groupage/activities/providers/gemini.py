@@ -190,6 +190,7 @@ class GeminiProvider:
         return [ResultFile("output", ref) for ref in status.output_files]
 
     async def download(self, file: ResultFile, path: Path) -> int:
+        await self._client.sdk()
         import httpx2
 
         what = f"download of {file.ref}"
@@ -241,9 +242,13 @@ class GeminiProvider:
     # ----- one by one -----
 
     async def complete(self, call: SyncCall) -> Answer:
+        what = f"{call.endpoint} for {call.wire_id}"
+        try:
+            await self._client.sdk()
+        except ProviderError as error:
+            return _no_reply(call, error.error_class, error.code, str(error))
         import httpx2
 
-        what = f"{call.endpoint} for {call.wire_id}"
         try:
             model, target, body = native_request(call.endpoint, call.body)
             path = f"{model_path(model)}:{target.removeprefix('/')}"

@@ -61,11 +61,13 @@ class GeminiClient:
 
     async def sdk(self) -> "genai.Client":
         async with self._connecting:
-            if self._sdk is None:
-                # Importing the SDK takes half a second of CPU and more on a busy machine: not in the event loop.
-                self._base_url, self._key = self._address()
-                self._http, self._sdk = await asyncio.to_thread(self._connect)
-            return self._sdk
+            if self._sdk is not None:
+                return self._sdk
+            self._base_url, self._key = self._address()
+            # Importing the SDK takes half a second of CPU and more on a busy machine: not in the event loop.
+            self._http, made = await asyncio.to_thread(self._connect)
+            self._sdk = made
+            return made
 
     async def http(self) -> "httpx2.AsyncClient":
         await self.sdk()
@@ -73,8 +75,12 @@ class GeminiClient:
         return self._http
 
     def _connect(self) -> "tuple[httpx2.AsyncClient, genai.Client]":
-        import httpx2
-        from google import genai
+        try:
+            import httpx2
+            from google import genai
+        except ModuleNotFoundError as error:
+            message = f"provider {self._name}: {error.name} is not installed"
+            raise _wrong(message, "pip install 'groupage[gemini]'") from error
 
         # It says so each time; what it is good for is tested here.
         warnings.filterwarnings("ignore", message=r"batches\.create_embeddings\(\) is experimental")
@@ -145,6 +151,7 @@ class GeminiClient:
 
     async def rest(self, what: str, method: str, path: str, body: Any = None) -> dict[str, Any]:
         """The JSON object that a call answers with. Raises ProviderError."""
+        await self.sdk()
         import httpx2
 
         try:

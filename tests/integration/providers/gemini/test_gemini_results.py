@@ -7,8 +7,10 @@ from gemini_world import EMBEDDING, FLASH, ask, uploaded
 from groupage.activities.providers.base import ResultFile
 from groupage.emulator.answers import expected_embeddings, expected_text
 from groupage.schemas import BatchPhase, ErrorClass, Outcome
+from groupage.schemas.activity_calls import SweepOrphans
 from groupage.schemas.errors import ProviderError
 from job_world import CHAT, chat_body
+from provider_world import attempt_of
 
 
 async def harvested(world, emulator, ref):
@@ -172,6 +174,17 @@ async def test_a_results_file_that_is_gone_is_missing(world, tmp_path):
         await world.adapter.download(ResultFile("output", "files/nothing"), tmp_path / "nothing")
     assert error.value.error_class is ErrorClass.missing
     await world.adapter.delete("file", "files/nothing")
+
+
+async def test_the_sweep_cancels_and_deletes_what_belongs_to_no_job(world, emulator):
+    ref = await world.planned()
+    await world.submit(ref)
+    world.store.delete([key for key in world.store.list("") if "deployment" not in key])
+    swept = await attempt_of(world.activities.sweep_orphans, SweepOrphans(provider="gemini", grace_s=0))
+    assert (swept.batches, swept.files, len(swept.cancelled), swept.deleted, swept.failed) == (1, 1, 1, 1, [])
+    assert uploaded(emulator) == []
+    emulator.finish()
+    assert [batch["status"] for batch in emulator.state()["batches"]] == ["cancelled"]
 
 
 async def test_what_is_ours_is_listed_batches_and_input_files(world, emulator):
