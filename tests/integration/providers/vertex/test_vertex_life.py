@@ -6,10 +6,13 @@ from datetime import UTC, datetime
 import orjson
 import pytest
 from groupage.activities.providers.base import Submission
+from groupage.activities.providers.vertex import _as_proto
 from groupage.emulator.answers import expected_text
 from groupage.schemas import BatchPhase, Outcome
+from groupage.schemas.activity_calls import SweepOrphans
 from groupage.schemas.ids import wire_id
 from job_world import CHAT
+from provider_world import attempt_of
 from vertex_world import CLAUDE, GEMINI, ROOT, body_of
 
 
@@ -154,6 +157,26 @@ async def test_what_is_ours_is_listed_jobs_and_objects(world, emulator, gcs):
     ended = [one async for one in world.adapter.list_ours(owner)]
     assert [(one.kind, one.ended) for one in ended] == [("batch", True)] + [("file", True)] * 2
     assert [one async for one in world.adapter.list_ours("zzzzzz")] == []
+
+
+async def test_the_sweep_ends_what_belongs_to_no_job_and_touches_nothing_else(world, emulator, gcs):
+    ref = await world.planned()
+    await world.submit(ref)
+    gcs.put("groupage/somebody-elses.jsonl", b"")
+    foreign = {"displayName": "somebody else's", "model": "publishers/google/models/gemini-2.5-flash"}
+    client, parent = world.adapter._clients.jobs(), world.adapter._clients.parent
+    job = (await world.adapter._job((await world.adapter.find(ref.tag, since=None, not_ids=[])).batch_id)) | foreign
+    made = {name: job[name] for name in ("displayName", "model", "inputConfig", "outputConfig")}
+    client.create_batch_prediction_job(parent=parent, batch_prediction_job=_as_proto(made))
+    world.store.delete([key for key in world.store.list("") if "deployment" not in key])
+    request = SweepOrphans(provider="vertex", grace_s=0, delete_files=True)
+    first = await attempt_of(world.activities.sweep_orphans, request)
+    assert (first.batches, first.files, len(first.cancelled), first.failed) == (1, 1, 1, [])
+    emulator.finish()
+    assert [batch["status"] for batch in emulator.state()["batches"]] == ["cancelled", "completed"]
+    second = await attempt_of(world.activities.sweep_orphans, request)
+    assert (second.cancelled, second.failed) == ([], [])
+    assert gcs.keys() == ["groupage/somebody-elses.jsonl"]
 
 
 async def test_CL_outputs_of_a_live_job_are_not_touched_and_what_is_gone_is_fine(world, gcs):

@@ -5,9 +5,11 @@ from collections import Counter
 import orjson
 import pytest
 import zstandard
+from groupage.activities.providers.base import ResultFile
 from groupage.emulator.answers import expected_text
 from groupage.schemas import BatchPhase, ErrorClass, Outcome
 from groupage.schemas.activity_calls import CancelBatch
+from groupage.schemas.errors import ProviderError
 from job_world import CHAT
 from provider_world import attempt_of
 from vertex_world import CLAUDE, GEMINI, body_of
@@ -230,26 +232,35 @@ async def test_PF_07_counts_that_disagree_with_the_rows_are_reported(world, emul
 
 
 async def test_RP_04_predictions_that_change_while_they_are_read_are_not_mixed(world, emulator, gcs, monkeypatch):
-    """Replaced between two pieces by rows in another order: the checksum tells, and the download is repeated."""
+    """Replaced between two pieces by rows in another order, of the same size: the checksum tells."""
     ref = await world.planned()
     submitted = await world.submit(ref)
     emulator.finish()
     status = await world.ended(ref, submitted)
     key = status.output_files[0].removeprefix("gs://groupage/")
-    rows = gcs.read(key).split(b"\n")[:-1]
+    content = gcs.read(key)
     from google.cloud.storage import Blob
 
     whole, pieces = Blob.download_as_bytes, []
 
     def change_after_the_first(self, **how):
-        if pieces == [0]:
+        if len(pieces) == 1:
             gcs.delete(key)
-            gcs.put(key, b"\n".join(reversed(rows)) + b"\n")
+            gcs.put(key, b"\n".join(reversed(content.split(b"\n")[:-1])) + b"\n")
         pieces.append(how["start"])
         return whole(self, **how)
 
     monkeypatch.setattr("groupage.activities.providers.vertex_gcs.PIECE_BYTES", 2000)
     monkeypatch.setattr(Blob, "download_as_bytes", change_after_the_first)
+    (file,) = world.adapter.result_files(status)
+    with pytest.raises(ProviderError) as error:
+        await world.adapter.download(file, world.folder / "mixed")
+    assert (error.value.error_class, error.value.code) == (ErrorClass.transient, "cut_short")
     report = await world.collect(ref, status, submitted)
     assert report.outcomes == {Outcome.succeeded: 10}
-    assert pieces.count(0) == 2, "it began again"
+
+
+async def test_PO_01_predictions_that_are_not_there_are_missing(world, gcs):
+    with pytest.raises(ProviderError) as error:
+        await world.adapter.download(ResultFile("output", "gs://groupage/groupage/none"), world.folder / "none")
+    assert error.value.error_class is ErrorClass.missing
