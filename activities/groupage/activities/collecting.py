@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import tempfile
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -193,7 +193,7 @@ class _Collector:
             plain_chat=getattr(self._provider, "plain_chat", False),
             normaliser=normaliser,
             stop=stop,
-            echoes=partial(self._echoes, members) if traits_of(self._provider).echoes else None,
+            echoes=partial(self._echoes, members, stop) if traits_of(self._provider).echoes else None,
         )
         quarantined = self._folder / QUARANTINE
         with ShardResultWriter(self._store, *self._at, directory=self._folder) as writer:
@@ -211,12 +211,18 @@ class _Collector:
             check(stop)
             return _Read(writer.close(), harvest, missing)
 
-    def _echoes(self, members: Indices, waiting: Indices, lines: Iterable[Echo]) -> Echoes:
+    def _echoes(self, members: Indices, stop: threading.Event, waiting: Indices, lines: Iterable[Echo]) -> Echoes:
         """The members by what a line that repeats their request would say; only those that wait can be taken."""
         job, endpoint = self._call.shard.job, self._plan.endpoint
         provider = cast("EchoingProvider", self._provider)
         bodies = SegmentReader(self._store, read_manifest(self._store, job.tenant, job.key)).bodies(members)
-        return Echoes(((index, provider.echo_of(endpoint, body)) for index, body in bodies), waiting.tolist(), lines)
+
+        def requests() -> Iterator[tuple[int, Echo]]:
+            for index, body in bodies:
+                check(stop)
+                yield index, provider.echo_of(endpoint, body)
+
+        return Echoes(requests(), waiting.tolist(), lines)
 
     def _incomplete(self, harvest: Harvest, missing: Indices, *, same: bool) -> bool:
         """Whether fetching the files again may bring more (RP-04, RP-05).

@@ -5,7 +5,7 @@ that a server might write alike (0 and nothing, say) are told apart only if as m
 requests of that kind: else a line may be of either. A line whose request is like none of the shard's, or may be of
 two different ones, belongs to nobody that can be named: it goes to the quarantine.
 
-Memory: some 250 bytes a request and 44 a line, and only if there are such lines.
+Memory: some 400 bytes a request and 44 a line, and only if there are such lines.
 """
 
 from array import array
