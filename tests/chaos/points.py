@@ -98,7 +98,7 @@ def _planning(at: Moment) -> bool:
 
 def _uploading(at: Moment) -> bool:
     """A file is at the provider, and no call to create a batch of it has been prepared."""
-    names = [file["filename"] for file in at.provider["files"] if file["purpose"] == "batch"]
+    names = [file["filename"] for file in at.provider["files"] if file["purpose"] == "input"]
     return any(
         not at.files.intents(shard)
         for shard in at.files.shards()

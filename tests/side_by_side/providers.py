@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from groupage.emulator.answers import expected_text, question_of
+from groupage.emulator.bedrock.jobs import id_of as bedrock_id
 from groupage.emulator.faults import CALLS
+from groupage.emulator.gemini.names import code_of as gemini_code
 from groupage.emulator.process import EmulatorProcess
+from groupage.emulator.vertex.jobs import number as vertex_number
 from groupage.schemas.ids import decode_tag
 from groupage.schemas.portable import target_endpoint, translate
 
@@ -33,6 +36,12 @@ from tests.side_by_side.servers import (
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 _FILES = frozenset(name for name in CALLS if name.startswith(("files.", "uploads.")))
 _SUFFIX_LENGTH = len("-x01234567")
+
+
+class Named(NamedTuple):
+    """As much of the emulator's batch as its providers make their own name of."""
+
+    id: str
 
 
 class Asked(NamedTuple):
@@ -97,11 +106,16 @@ class Provider:
         return question_of(*self.asked(endpoint, body))
 
     def leftovers(self, servers: Servers, state: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Files, objects and tables of ours that are at the provider now: {id, filename, purpose}."""
+        """Files, objects and tables of ours that are there now: {id, filename, purpose}, which is "input" or "results"."""
         if self.objects is None:
-            return list(state["files"])
-        found = self.objects(servers)
-        return [{"id": name, "filename": name, "purpose": "batch" if "input" in name else "results"} for name in found]
+            made = {file["id"] for file in state["files"] if file["purpose"] == "batch_output"}
+            found = [(file["id"], file["filename"], file["id"] not in made) for file in state["files"]]
+        else:
+            found = [(name, name, "input" in name) for name in self.objects(servers)]
+        return [
+            {"id": id_, "filename": name, "purpose": "input" if is_input else "results"}
+            for id_, name, is_input in found
+        ]
 
 
 def tag_of(batch: Mapping[str, Any]) -> str:
@@ -175,7 +189,7 @@ _VERTEX: dict[str, Any] = {
     "asked": _record("vertex", _GEMINI),
     "cancel": lambda id_: (
         "POST",
-        f"/v1/projects/{PROJECT}/locations/{LOCATION}/batchPredictionJobs/{id_.rpartition('_')[2]}:cancel",
+        f"/v1/projects/{PROJECT}/locations/{LOCATION}/batchPredictionJobs/{vertex_number(Named(id_))}:cancel",
     ),
     # On loopback it is asked without credentials.
     "keyed": False,
@@ -229,7 +243,7 @@ _ALL = (
         adapter=("groupage.activities.providers.bedrock", "groupage.schemas.portable.claude", "boto3"),
         variables=_bedrock_variables,
         asked=_on_bedrock,
-        cancel=lambda id_: ("POST", f"/model-invocation-job/{id_[-12:]}/stop"),
+        cancel=lambda id_: ("POST", f"/model-invocation-job/{bedrock_id(Named(id_))}/stop"),
         store="s3",
         objects=s3_objects,
         emulator={"min_records": 5},
@@ -271,7 +285,7 @@ _ALL = (
         adapter=("groupage.activities.providers.gemini", "groupage.schemas.portable.gemini", "google.genai"),
         variables=lambda at: {"GOOGLE_GEMINI_BASE_URL": at.root, "GEMINI_API_KEY": at.key},
         asked=_record("gemini", _GEMINI),
-        cancel=lambda id_: ("POST", f"/v1beta/batches/{id_.removeprefix('gemini_')}:cancel"),
+        cancel=lambda id_: ("POST", f"/v1beta/batches/{gemini_code(Named(id_))}:cancel"),
     ),
 )
 PROVIDERS: dict[str, Provider] = {one.label: one for one in _ALL}
