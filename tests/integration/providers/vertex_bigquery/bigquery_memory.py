@@ -49,8 +49,7 @@ async def main(base_url, folder, megabytes):
     began = time.monotonic()
     told["received"] = await plane.data.download(f"bq://{INPUT}", folder / "down.jsonl")
     told |= {"after_download_mb": peak_mb(), "download_s": time.monotonic() - began}
-    plane.clients.close()
-    plane.google.close()
+    plane.close()
     sys.stdout.write(json.dumps(told))
 
 

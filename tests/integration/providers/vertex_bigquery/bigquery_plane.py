@@ -55,6 +55,10 @@ class Plane:
             client_options={"api_endpoint": emulator.base_url.removesuffix("/v1")},
         )
 
+    def close(self) -> None:
+        self.clients.close()
+        self.google.close()
+
     def make_dataset(self, location: str = LOCATION) -> None:
         dataset = bigquery.Dataset(f"{PROJECT}.{DATASET}")
         dataset.location = location

@@ -46,7 +46,7 @@ async def make_plane(emulator: Emulator, tmp_path: Path) -> AsyncIterator[Callab
 
     yield make
     for plane in made:
-        plane.clients.close()
+        plane.close()
 
 
 @pytest.fixture

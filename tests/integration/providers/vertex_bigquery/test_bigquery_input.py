@@ -6,15 +6,17 @@ import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
-from bigquery_plane import DATASET, INPUT, LOCATION, PROJECT, STEM, TAG, Plane, request_of
+from bigquery_plane import DATASET, INPUT, LOCATION, PROJECT, STEM, TAG, Plane, request_of, variables_of
 from google.api_core.exceptions import NotFound
 from groupage.activities.providers import vertex_bigquery, vertex_tables
 from groupage.activities.providers.vertex_tables import Load, ended, send
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.ids import wire_id
+from provider_world import Emulator
 
 
 def check_input(plane: Plane, count: int = 10) -> None:
@@ -246,13 +248,21 @@ def test_bigquery_is_refused_at_the_global_endpoint(
     assert (caught.value.error_class, caught.value.code) == (ErrorClass.account, "configuration")
 
 
-async def test_an_input_is_gone_when_it_has_expired(make_plane: Callable[..., Plane]) -> None:
-    plane = make_plane(files_expire_after_s=3600)
+async def test_an_input_is_gone_when_it_has_expired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # An emulator of its own: the clock of the shared one may be far ahead by now.
+    emulator = Emulator(tmp_path / "emulator")
+    for name, value in variables_of(emulator.base_url).items():
+        monkeypatch.setenv(name, value)
+    plane = Plane(emulator, tmp_path, files_expire_after_s=3600)
     plane.make_dataset()
     await plane.data.upload(plane.submission())
-    plane.emulator.advance_at_once("2h")
+    emulator.advance_at_once("30m")
+    plane.google.get_table(INPUT, retry=None)
+    emulator.advance_at_once("1h")
     with pytest.raises(NotFound):
         plane.google.get_table(INPUT, retry=None)
+    plane.close()
+    emulator.close()
 
 
 @pytest.mark.parametrize(
