@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
     add("--file-processing", type=_seconds, default=Settings.file_processing_s, metavar="DURATION", help="at Azure")
     add("--max-enqueued-tokens", type=int)
     add("--min-records", type=int, default=Settings.min_records, help="of one Bedrock job")
-    add("--max-jobs", type=int, help="live jobs of one account: of Bedrock and Vertex by model, of the Gemini API in all")
+    add("--max-jobs", type=int, help="live jobs of one account (Bedrock and Vertex: and model)")
     add("--batch-deployments", default="", metavar="NAMES", help="at Azure: those that take no single requests")
     add("--sync-rpm", type=int)
     add("--sync-latency", type=_seconds, default=0.0, metavar="DURATION")
