@@ -7,7 +7,7 @@ import shutil
 import signal
 import socket
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from tests.chaos.processes import Child, Emulator, HarnessError, Zygote
 from tests.chaos.provider import Provider
 from tests.chaos.scenario import TENANT, Kill, Point, Scenario, Victim
 from tests.chaos.sites import Deployed, Embedded, Site, Surroundings
+from tests.chaos.store_proxy import StoreProxy
 from tests.chaos.verify import Verdict, verify
 from tests.side_by_side.providers import Provider as Record
 from tests.side_by_side.servers import Servers, Stores
@@ -92,6 +93,7 @@ class Lane:
             around.stores.variables(),
         )
         self._zygote = Zygote(directory, around.provider.adapter)
+        self._proxy = StoreProxy(around.stores.endpoint) if around.stores.endpoint else None
         self._binary = binary
         self._provider: Provider | None = None
         self._sites: dict[bool, Site] = {}
@@ -104,10 +106,14 @@ class Lane:
 
     async def start(self) -> None:
         await asyncio.gather(self._emulator.start(), self._zygote.start())
-        record = self._around.provider
+        record, stores = self._around.provider, self._around.stores
+        if self._proxy is not None:
+            await self._proxy.start()
         # One object store serves all lanes: a prefix each.
-        servers = Servers(self._emulator.root, self.api_key, self._around.stores, f"lane-{self.number}/")
-        self._provider = Provider(record, servers)
+        servers = Servers(self._emulator.root, self.api_key, stores, f"lane-{self.number}/")
+        self._provider = Provider(record, servers, self._proxy)
+        if self._proxy is not None:
+            servers = replace(servers, stores=stores.behind(self._proxy.endpoint))
         self.around.variables = record.variables(servers) | record.waits
 
     async def stop(self) -> None:
@@ -116,6 +122,8 @@ class Lane:
         # Workers and clients first: a client would start an embedded server again.
         await self._zygote.stop()
         await asyncio.gather(self._emulator.stop(), *(site.stop() for site in self._sites.values()))
+        if self._proxy is not None:
+            await self._proxy.stop()
 
     async def site(self, *, embedded: bool) -> Site:
         """Started when it is first asked for."""

@@ -126,14 +126,8 @@ def _waiting(at: Moment) -> bool:
 
 
 def _downloading(at: Moment) -> bool:
-    """More downloads were begun than files are in the store; from an object store: a batch has ended that is not there."""
-    shards = at.files.shards()
-    if "files.content" not in at.provider["calls"]:
-        ended = at.tags() - at.tags(live=True)
-        return any(
-            "batch.json" in shards.get(shard, _EMPTY) and "output.jsonl.zst" not in shards[shard] for shard in ended
-        )
-    stored = sum(("output.jsonl.zst" in names) + ("errors.jsonl.zst" in names) for names in shards.values())
+    """More downloads were begun than files are in the store."""
+    stored = sum(("output.jsonl.zst" in names) + ("errors.jsonl.zst" in names) for names in at.files.shards().values())
     return int(at.provider["calls"].get("files.content", 0)) > stored and not at.files.merging
 
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.chaos.store_proxy import StoreProxy
 from tests.side_by_side.providers import Provider as Record
 from tests.side_by_side.servers import Servers, headers
 
@@ -13,8 +14,8 @@ from tests.side_by_side.servers import Servers, headers
 class Provider:
     """One keep-alive connection; calls run in a thread, one at a time."""
 
-    def __init__(self, record: Record, servers: Servers) -> None:
-        self._record, self._servers = record, servers
+    def __init__(self, record: Record, servers: Servers, proxy: StoreProxy | None) -> None:
+        self._record, self._servers, self._proxy = record, servers, proxy
         self._address = urlsplit(servers.root).netloc
         self._connection: http.client.HTTPConnection | None = None
         self._lock = asyncio.Lock()
@@ -49,10 +50,14 @@ class Provider:
         if self._record.prepare is not None:
             await asyncio.to_thread(self._record.prepare, self._servers)
         await self.ask("PUT", "/_emulator/faults", plan)
+        if self._proxy is not None:
+            self._proxy.begin(plan)
 
     async def state(self, *, files: bool = True) -> dict[str, Any]:
         """Batches, calls and what of ours lies there. Without `files` object stores are not asked, which takes longer."""
         state = dict(json.loads(await self.ask("GET", "/_emulator/state")))
+        if self._proxy is not None:
+            state["calls"] |= self._proxy.calls
         state["files"] = await asyncio.to_thread(self._record.leftovers, self._servers, state) if files else []
         return state
 

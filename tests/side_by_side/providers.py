@@ -67,7 +67,7 @@ class Provider:
     keyed       there is a key, and the emulator takes no other
     waits       variables beside: waits that are minutes in production
     endpoints   of portable requests and, last, of a second group of requests
-    calls       of the emulator's, that this adapter makes: what a fault can befall
+    calls       by the emulator's names, that this adapter makes to it or to an object store: what a fault can befall
     """
 
     label: str
@@ -193,7 +193,6 @@ _VERTEX: dict[str, Any] = {
     ),
     # On loopback it is asked without credentials.
     "keyed": False,
-    "calls": frozenset(CALLS) - _FILES | {"files.delete"},
 }
 
 _ALL = (
@@ -247,7 +246,7 @@ _ALL = (
         store="s3",
         objects=s3_objects,
         emulator={"min_records": 5},
-        calls=frozenset(CALLS) - _FILES,
+        calls=frozenset(CALLS) - _FILES | {"files.create", "files.content"},
     ),
     Provider(
         label="vertex",
@@ -261,6 +260,7 @@ _ALL = (
         variables=_vertex_variables,
         store="gcs",
         objects=gcs_objects,
+        calls=frozenset(CALLS) - _FILES | {"files.create", "files.content", "files.delete"},
         **_VERTEX,
     ),
     Provider(

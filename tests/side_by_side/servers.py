@@ -5,7 +5,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,19 @@ class Stores:
 
     s3: S3Server | None = None
     gcs: GcsServer | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """ "" where there is none."""
+        one = self.s3 or self.gcs
+        return one.endpoint if one else ""
+
+    def behind(self, endpoint: str) -> "Stores":
+        """The same by another address."""
+        return Stores(
+            replace(self.s3, endpoint=endpoint) if self.s3 else None,
+            replace(self.gcs, endpoint=endpoint) if self.gcs else None,
+        )
 
     def variables(self) -> dict[str, str]:
         """For whoever works over them: adapters, and the emulator in the place of the provider's service."""
