@@ -9,6 +9,7 @@ it with others whose other half differs, and uses `groupage-{owner}`, the store'
 
 import asyncio
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from groupage.client.config import ClientSettings, temporal_connect_config
@@ -17,12 +18,18 @@ from groupage.schemas.errors import GroupageError, UsageError
 from groupage.schemas.signals import TASK_QUEUE
 from groupage.store.deployment import deployment_owner
 from groupage.store.objects import Store, open_store
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.runtime import Runtime
 from temporalio.service import RPCError
 
 CONNECT_TIMEOUT_S = 15.0
+POLLERS_TIMEOUT = timedelta(seconds=5)
+
+_THIS_MACHINE = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0"})  # noqa: S104 - compared, not bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,28 @@ def choose_task_queue(settings: ClientSettings, owner: str, *, server_configured
         return settings.task_queue
     store_configured = settings.store is not None
     return TASK_QUEUE if store_configured == server_configured else f"{TASK_QUEUE}-{owner}"
+
+
+def same_here(address: str, local: str) -> bool:
+    """Whether an address names the server that listens at `local`, 127.0.0.1:PORT, by whatever name of this machine."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]").lower() in _THIS_MACHINE and port == local.rpartition(":")[2]
+
+
+async def is_polled(client: Client, task_queue: str) -> bool | None:
+    """Whether a worker listens on the queue, or did until a moment ago; None where the server does not tell."""
+    try:
+        described = await client.workflow_service.describe_task_queue(
+            DescribeTaskQueueRequest(
+                namespace=client.namespace,
+                task_queue=TaskQueue(name=task_queue),
+                task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+            ),
+            timeout=POLLERS_TIMEOUT,
+        )
+    except RPCError:
+        return None
+    return bool(described.pollers)
 
 
 async def open_configured_store(settings: ClientSettings) -> Store:
@@ -60,7 +89,7 @@ async def connect_temporal(
     config = temporal_connect_config() if address is None else None
     owner = await asyncio.to_thread(deployment_owner, store)
     local = find_local_server(settings.state_dir) if address is None else None
-    if config is not None and local is not None and config["target_host"] == local.address:
+    if config is not None and local is not None and same_here(config["target_host"], local.address):
         # TEMPORAL_ADDRESS was set for the temporal CLI: it is this user's own embedded server all the same.
         config = None
     if config is None:
