@@ -1,5 +1,6 @@
 """TE-08: today's code replays yesterday's histories, so jobs that are open during a deployment go on."""
 
+import base64
 import json
 from pathlib import Path
 
@@ -29,6 +30,15 @@ def test_there_are_histories_of_jobs_and_shards():
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 async def test_TE_08_a_recorded_history_replays(path):
     await replayer().replay_workflow(history_of(path))
+
+
+async def test_TE_08_a_job_that_began_with_a_field_nobody_knew_goes_on():
+    """New jobs with such a field are refused; the history of one that was begun by older code says otherwise."""
+    history = json.loads((HISTORIES[0].parent / "happy.job.json").read_text(encoding="utf-8"))
+    payload = history["events"][0]["workflowExecutionStartedEventAttributes"]["input"]["payloads"][0]
+    argument = json.loads(base64.b64decode(payload["data"])) | {"nobody_knows": 1}
+    payload["data"] = base64.b64encode(json.dumps(argument).encode()).decode()
+    await replayer().replay_workflow(WorkflowHistory.from_json("job/t/k", json.dumps(history)))
 
 
 async def test_a_history_that_the_code_would_not_write_is_refused():

@@ -7,9 +7,11 @@ from itertools import pairwise
 import pytest
 from groupage.schemas import BatchError, BatchPhase, ErrorClass, FailureAction, JobPolicy, JobSpec, JobState, Route
 from groupage.schemas.ids import job_workflow_id
-from groupage.schemas.signals import BATCH_JOB
+from groupage.schemas.signals import BATCH_JOB, SWEEP
+from groupage.workflows import Sweep
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError
+from temporalio.worker import Worker
 
 from tests.workflow.conftest import TASK_QUEUE
 from tests.workflow.world import Script
@@ -58,6 +60,38 @@ async def test_an_argument_that_is_no_job_spec_fails_the_workflow_instead_of_han
     )
     with pytest.raises(WorkflowFailureError):
         await handle.result()
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ({"policy": {"max_cost": "0.0000001"}}, "policy.max_cost_usd"),
+        ({"policy": {"max_round": 1}}, "policy.max_rounds"),
+        ({"input_ulr": "file:///data/in.jsonl"}, "input_url"),
+    ],
+)
+async def test_a_misspelt_field_fails_the_start_and_nothing_is_read_or_sent(jobs, world, written, meant):
+    handle = await jobs.start({"key": "a", "provider": "openai"} | written)
+    with pytest.raises(WorkflowFailureError) as caught:
+        await handle.result()
+    assert isinstance(caught.value.cause, ApplicationError)
+    assert f"did you mean {meant}?" in caught.value.cause.message
+    assert (caught.value.cause.type, caught.value.cause.non_retryable) == ("input.refused", True)
+    assert not world.calls
+
+
+async def test_a_field_of_a_newer_client_does_not_stop_an_older_worker(jobs, world):
+    handle = await jobs.start({"key": "newer", "fingerprint": "ab", "newer": 1, "policy": {"newer": 2}})
+    assert (await handle.result()).state is JobState.completed
+
+
+async def test_a_misspelt_field_fails_a_sweep_before_it_ends_anything(jobs):
+    async with Worker(jobs.client, task_queue="sweeps", workflows=[Sweep]):
+        with pytest.raises(WorkflowFailureError) as caught:
+            await jobs.client.execute_workflow(
+                SWEEP, {"provider": "openai", "dryrun": True}, id="sweep/openai/default", task_queue="sweeps"
+            )
+    assert "did you mean dry_run?" in str(caught.value.cause)
 
 
 async def test_refused_input_ends_failed_with_the_report_and_sends_nothing(jobs, world):

@@ -16,6 +16,7 @@ from groupage.schemas.batches import BatchStatus, RoundPlan, ShardRef, ShardRepo
 from groupage.schemas.jobs import JobRef, JobSpec
 from groupage.schemas.results import Summary
 from groupage.schemas.states import BatchPhase, ErrorClass, FailureAction, Route
+from groupage.schemas.written import Written
 from pydantic import Field
 
 In = TypeVar("In", bound=Message)
@@ -192,7 +193,7 @@ class FinalizeJob(Message):
     effective_for_s: float
 
 
-class SweepOrphans(Message):
+class SweepOrphans(Written):
     """List what carries this deployment's tags at one provider account, and end what no job needs.
 
     Objects younger than `grace_s` are left alone. `dry_run` only tells what would be done.

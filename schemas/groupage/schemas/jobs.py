@@ -8,10 +8,11 @@ from groupage.schemas._base import Duration, Message
 from groupage.schemas.ids import check_key, check_tenant
 from groupage.schemas.requests import DEFAULT_ENDPOINT
 from groupage.schemas.states import Decision, Health, JobState, Outcome
+from groupage.schemas.written import Written
 from pydantic import Field, field_validator
 
 
-class JobPolicy(Message):
+class JobPolicy(Written):
     """How a job is run. Durations are written 90s, 30m, 6h or ISO 8601."""
 
     max_rounds: int = Field(3, ge=1, le=50)
@@ -51,14 +52,15 @@ class JobPolicy(Message):
     effective_for: Duration = timedelta(days=30)
 
 
-class JobSpec(Message):
+class JobSpec(Written):
     """The argument of the workflow `BatchJob`; plain JSON works too::
 
         {"key": "labels-1", "provider": "openai", "input_url": "file:///data/in.jsonl", "deadline": "6h"}
 
     `input_url` is a JSONL object that the worker can read, or None where the client has put the
-    requests into the store already (a manifest stands at the job's key). The workflow's id must be
-    `job/{tenant}/{key}`. `profile` names a credential profile of the worker's; no secret goes here.
+    requests into the store already (a manifest stands at the job's key) and names their `fingerprint`.
+    The workflow's id must be `job/{tenant}/{key}`. `profile` names a credential profile of the worker's;
+    no secret goes here.
     """
 
     tenant: str = "default"
@@ -129,14 +131,14 @@ class JobStatus(Message):
     cancel_requested: bool = False
 
 
-class DecideInput(Message):
+class DecideInput(Written):
     """Argument of the update `decide`."""
 
     decision: Decision
     reason: str = ""
 
 
-class CancelInput(Message):
+class CancelInput(Written):
     """Argument of the update `cancel`."""
 
     reason: str = ""

@@ -3,6 +3,7 @@
 from typing import Any
 
 from groupage.schemas._base import Message
+from groupage.schemas.written import Written
 from pydantic import Field
 
 ENDPOINTS = (
@@ -44,7 +45,7 @@ def endpoints_of(provider: str) -> tuple[str, ...]:
     return ENDPOINTS if natives is None else _PORTABLE[provider] + natives
 
 
-class Request(Message):
+class Request(Written):
     """One LLM call. `id` is the caller's, any text, kept and returned, never sent.
 
     `body` is the provider's request body for `endpoint`, with its model in it. `labels` are free

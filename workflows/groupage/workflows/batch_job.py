@@ -39,6 +39,7 @@ with workflow.unsafe.imports_passed_through():
     from groupage.schemas.signals import BATCH_JOB, QUERY_STATUS, SIGNAL_SHARD_DONE, UPDATE_CANCEL, UPDATE_DECIDE
     from groupage.workflows.alarm import Alarm
     from groupage.workflows.calls import failure_of, start
+    from groupage.workflows.door import refuse_unknown
     from groupage.workflows.memory import JobArgument, JobMemory, RoundMemory, absorb, left_behind_named
     from groupage.workflows.policy.pace import poll_s
     from groupage.workflows.policy.questions import SUITABLE
@@ -96,6 +97,7 @@ class BatchJob:
 
     @workflow.run
     async def run(self, argument: JobArgument) -> Summary:
+        refuse_unknown(argument.misspelt)
         expected = job_workflow_id(argument.tenant, argument.key)
         if self._id != expected:
             raise ApplicationError(

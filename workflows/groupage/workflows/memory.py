@@ -11,6 +11,7 @@ from decimal import Decimal
 from groupage.schemas import ErrorClass, FailureAction, Health, JobSpec, JobState, Outcome, ShardReport
 from groupage.schemas.activity_calls import PreparedJob
 from groupage.schemas.states import BatchPhase
+from groupage.schemas.written import NotesUnknown
 from groupage.workflows.policy.estimate import remember
 from groupage.workflows.policy.questions import Question, permanent_failures
 from groupage.workflows.shard_reports import NOT_RUN
@@ -121,10 +122,20 @@ class JobMemory(BaseModel):
         return max(0, self.accepted - sum(self.outcomes.values()))
 
 
-class JobArgument(JobSpec):
+class JobArgument(JobSpec, NotesUnknown):
     """The argument of BatchJob: a JobSpec, and what the run before this one knew."""
 
-    carried: JobMemory | None = None
+    carried: JobMemory | None = Field(None, repr=False)
+
+    @property
+    def misspelt(self) -> str:
+        """What is wrong with the fields that a person has written, in words; empty if nothing is.
+
+        What Groupage has written may come from a newer one: the argument that a run hands to the next, and that
+        of the client, which names the fingerprint of requests that it has put into the store.
+        """
+        by_us = self.carried is not None or (self.fingerprint is not None and self.input_url is None)
+        return "" if by_us else self.unknown
 
 
 def _add(counts: dict[Outcome, int], outcome: Outcome, number: int) -> None:
