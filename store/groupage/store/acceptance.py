@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import zstandard
-from groupage.schemas import JobManifest
+from groupage.schemas import JobManifest, RequestGroup
 from groupage.schemas.errors import KeyConflict, StoreError
 from groupage.schemas.ids import check_key, check_tenant, job_token
 from groupage.store import keys
@@ -23,6 +23,7 @@ from groupage.store.segments import read_manifest_or_none
 from groupage.store.spooled import SpooledInput
 
 UPLOADS_AT_ONCE = 4
+NAMES_SHOWN = 5
 
 
 def default_key(fingerprint: str) -> str:
@@ -71,8 +72,8 @@ def accept_job(
         raise StoreError(f"the manifest of job {key!r} was written but cannot be read in {store.url}")
     if manifest.fingerprint != spooled.fingerprint:
         raise KeyConflict(
-            f"job {key!r} of tenant {tenant!r} was accepted {manifest.accepted_at} with other content "
-            f"({manifest.requests} requests for {manifest.provider}; these are {spooled.requests} for {spooled.provider})",
+            f"job {key!r} of tenant {tenant!r} was accepted {manifest.accepted_at} with other content: "
+            f"{_difference(manifest, spooled)}",
             hint="give the new content a key of its own, or leave the key out: it is then made from the content",
         )
     _upload(store, spooled, manifest, heartbeat or _no_heartbeat)
@@ -83,6 +84,33 @@ def missing_objects(store: Store, manifest: JobManifest) -> list[str]:
     """Keys of request objects that an accepted job lacks; empty once `accept_job` has returned."""
     there = set(store.list(keys.requests(manifest.tenant, manifest.key)))
     return [name for name in _expected(manifest) if name not in there]
+
+
+def _difference(manifest: JobManifest, spooled: SpooledInput) -> str:
+    """What was accepted and what it is now, as far as a manifest tells: provider, numbers, models, endpoints."""
+    before = _told(manifest.provider, manifest.requests, manifest.rejected, manifest.groups)
+    now = _told(spooled.provider, spooled.requests, spooled.rejected, spooled.groups)
+    changed = [f"{what} {before[what]}, now {now[what]}" for what in before if before[what] != now[what]]
+    if changed:
+        return "; ".join(changed)
+    alike = ", ".join(f"{what} {before[what]}" for what in ("provider", "requests", "model"))
+    return f"{alike} as before, but some text, parameter, id or label, or their order, differs"
+
+
+def _told(provider: str, requests: int, rejected: int, groups: list[RequestGroup]) -> dict[str, str]:
+    return {
+        "provider": provider,
+        "requests": f"{requests:,}",
+        "model": _names({group.model for group in groups}),
+        "endpoint": _names({group.endpoint for group in groups}),
+        "lines that cannot be sent": f"{rejected:,}",
+        "requests by model": ", ".join(f"{group.model} {group.requests:,}" for group in groups[:NAMES_SHOWN]),
+    }
+
+
+def _names(names: set[str]) -> str:
+    shown = sorted(names)[:NAMES_SHOWN]
+    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
 
 
 def _expected(manifest: JobManifest) -> Iterator[str]:

@@ -90,6 +90,21 @@ def test_SU_10_other_content_under_the_same_key_is_a_conflict_and_changes_nothin
     assert snapshot(store) == before
 
 
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (LINES[:-1], "requests 20, now 19"),
+        ([batch_line(f"id-{n}", f"question {n}", model="other") for n in range(20)], "now other"),
+        ([*LINES[:-1], batch_line("id-19", "changed")], "some text, parameter, id or label"),
+    ],
+)
+def test_a_conflict_says_what_differs_as_far_as_the_manifest_tells(store: Store, other: list[bytes], said: str) -> None:
+    accept(store, spool(LINES))
+    with pytest.raises(KeyConflict) as caught:
+        accept(store, spool(other))
+    assert said in str(caught.value)
+
+
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("crash_at", range(10))
 def test_a_crash_at_any_write_is_mended_by_doing_it_again(store: Store, crash_at: int, after: bool) -> None:
