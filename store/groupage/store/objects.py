@@ -222,7 +222,8 @@ def stream_url(url: str, **options: Any) -> Iterator[bytes]:
     """The bytes of one object anywhere (an input file), in pieces. Raises ObjectMissing, StoreError."""
     text = url if "://" in url else Path(url).absolute().as_uri()
     base, _, name = text.rpartition("/")
-    if not name or base.endswith("/"):
+    # file:///in.jsonl is a file at the top of the file system.
+    if not name or (base.endswith("/") and base != "file://"):
         raise UsageError(f"{url!r} does not name an object", hint="write file:///data/in.jsonl or s3://bucket/in.jsonl")
     if urlsplit(text).scheme.lower() == "file":
         # Not by opening the folder as a store: that would create it.

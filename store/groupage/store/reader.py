@@ -38,7 +38,9 @@ class JobResults:
         """Raises UnknownJob, and UsageError while the job is not finished."""
         summary = read_summary(store, tenant, key)
         if summary is None:
-            raise UsageError(f"job {key!r} of tenant {tenant!r} is not finished", hint=f"wait: groupage wait {key}")
+            raise UsageError(
+                f"job {key!r} of tenant {tenant!r} is not finished", hint=f"wait: groupage watch {tenant}/{key}"
+            )
         self.summary = summary
         self._store = store
         self._at = (tenant, key)

@@ -147,6 +147,11 @@ def test_errors_of_a_store_that_cannot_be_reached_hold_no_secret() -> None:
     assert "hunter2" not in text
 
 
+def test_a_file_that_is_missing_at_the_top_of_the_file_system_is_missing() -> None:
+    with pytest.raises(ObjectMissing, match=r"no-such-file\.jsonl"):
+        next(iter(stream_url("file:///no-such-file.jsonl")))
+
+
 def test_stream_url_reads_one_file_and_says_which_one_is_missing(tmp_path: Path) -> None:
     (tmp_path / "in put.jsonl").write_bytes(b"1\n2\n")
     assert b"".join(stream_url((tmp_path / "in put.jsonl").as_uri())) == b"1\n2\n"
