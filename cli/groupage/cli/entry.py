@@ -50,7 +50,7 @@ def report(error: Exception, *, as_json: bool) -> int:
     from groupage.schemas.errors import GroupageError
 
     known = isinstance(error, GroupageError)
-    message = str(error) if known else f"unexpected {type(error).__name__}: {error}"
+    message = getattr(error, "headline", str(error)) if known else f"unexpected {type(error).__name__}: {error}"
     hint = getattr(error, "hint", "") if known else "this is a bug: please report it with the lines above"
     problems = list(getattr(error, "problems", ()))
     total = getattr(error, "total", len(problems))

@@ -117,7 +117,7 @@ def job_policy(assignments: Sequence[str], options: dict[str, Any]) -> JobPolicy
         first = error.errors()[0]
         name = str(first["loc"][0])
         option = _OPTION_OF_FIELD.get(name, f"--policy {name}")
-        raise UsageError(f"{option} {first['input']}: {first['msg']}") from error
+        raise UsageError(f"{option} {first['input']}: {first['msg'].removeprefix('Value error, ')}") from error
 
 
 def split_key(tenant: str, key: str) -> tuple[str, str]:

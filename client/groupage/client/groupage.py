@@ -14,9 +14,9 @@ from typing import Any, Self
 from groupage.client.config import ClientSettings, load_settings
 from groupage.client.connection import Connection, choose_task_queue, connect_temporal, open_configured_store
 from groupage.client.job import Job
-from groupage.client.submission import Requests, accept, spooled_input, start_job
-from groupage.schemas import DEFAULT_ENDPOINT, JobPolicy, parse_duration
-from groupage.schemas.errors import UnknownJob
+from groupage.client.submission import Requests, accept, check_terms, job_name, spooled_input, start_job
+from groupage.schemas import DEFAULT_ENDPOINT, JobPolicy
+from groupage.schemas.errors import GroupageError, UnknownJob
 from groupage.store.deployment import deployment_owner
 from groupage.store.objects import Store
 from groupage.store.segments import read_manifest_or_none
@@ -71,29 +71,40 @@ class Groupage:
 
         The same key with the same content is the same job, also long after it has ended; with other
         content it raises KeyConflict. Without a key the content's fingerprint is the key. Raises
-        InputRefused where lines cannot be sent, unless the policy's on_invalid is "skip".
+        InputRefused where lines cannot be sent, unless the policy's on_invalid is "skip", and UsageError
+        for whatever else cannot be meant.
         """
-        used = policy if isinstance(policy, JobPolicy) else JobPolicy.model_validate(policy or {})
-        within = parse_duration(deadline) if isinstance(deadline, str) else deadline
+        # Whatever can be wrong is found before the key is taken.
+        terms = check_terms(
+            key=key,
+            tenant=tenant,
+            provider=provider,
+            profile=profile,
+            endpoint=endpoint,
+            deadline=deadline,
+            labels=labels,
+            policy=policy,
+        )
         async with spooled_input(
-            requests, provider=provider, model=model, endpoint=endpoint, on_invalid=used.on_invalid
+            requests, provider=provider, model=model, endpoint=endpoint, on_invalid=terms.policy.on_invalid
         ) as spooled:
             manifest = await accept(self.store, spooled, tenant=tenant, key=key)
         await start_job(
             self.connection,
             self.store,
             manifest,
-            deadline=within,
+            deadline=terms.deadline,
             profile=profile,
             model=model,
             endpoint=endpoint,
-            labels=labels,
-            policy=used,
+            labels=terms.labels,
+            policy=terms.policy,
         )
         return Job(self.connection, self.store, manifest.tenant, manifest.key)
 
     async def attach(self, key: str, tenant: str = "default") -> Job:
-        """The job of that name, running or ended. Raises UnknownJob."""
+        """The job of that name, running or ended. Raises UnknownJob, UsageError for a name that cannot be one."""
+        job_name(tenant, key)
         job = Job(self.connection, self.store, tenant, key)
         if await asyncio.to_thread(read_manifest_or_none, self.store, tenant, key) is not None:
             return job
@@ -105,5 +116,5 @@ class Groupage:
                 raise UnknownJob(
                     f"there is no job {tenant}/{key}", hint="`groupage jobs` lists what there is"
                 ) from error
-            raise
+            raise GroupageError(f"Temporal does not tell about {job.workflow_id}: {error.message}") from error
         return job

@@ -13,13 +13,14 @@ from typing import Any, BinaryIO, cast
 import orjson
 from groupage.client.connection import Connection
 from groupage.client.job import read_summary
-from groupage.schemas import DEFAULT_ENDPOINT, JobManifest, JobPolicy, JobSpec, Request
+from groupage.schemas import DEFAULT_ENDPOINT, JobManifest, JobPolicy, JobSpec, Request, endpoints_of
 from groupage.schemas.errors import GroupageError, InputRefused, KeyConflict, UsageError
 from groupage.schemas.ids import job_workflow_id
 from groupage.schemas.signals import BATCH_JOB
 from groupage.store.deployment import deployment_owner
 from groupage.store.intake import SpooledInput, accept_job, default_key, spool_requests
 from groupage.store.objects import Store
+from pydantic import ValidationError
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
@@ -80,6 +81,59 @@ async def accept(store: Store, spooled: SpooledInput, *, tenant: str, key: str |
         owner=owner,
         source=source,
     )
+
+
+def check_terms(
+    *,
+    key: str | None,
+    tenant: str,
+    provider: str,
+    profile: str,
+    endpoint: str,
+    deadline: timedelta | str,
+    labels: Mapping[str, str] | None,
+    policy: JobPolicy | Mapping[str, Any] | None,
+) -> JobSpec:
+    """The job's terms, read and checked before anything is accepted; `key` may be left out.
+
+    Raises UsageError that names what is wrong.
+    """
+    if endpoint not in endpoints_of(provider):
+        known = ", ".join(endpoints_of(provider))
+        raise UsageError(f"endpoint {endpoint!r}: not known for {provider}", hint=f"use one of {known}")
+    unknown = (
+        [] if policy is None or isinstance(policy, JobPolicy) else sorted(set(policy) - set(JobPolicy.model_fields))
+    )
+    if unknown:
+        raise UsageError(
+            f"policy {unknown[0]}: there is no such field", hint=f"known: {', '.join(JobPolicy.model_fields)}"
+        )
+    terms: dict[str, Any] = {"key": key or "unnamed", "tenant": tenant, "provider": provider, "profile": profile}
+    terms |= {"endpoint": endpoint, "deadline": deadline, "labels": labels or {}, "policy": policy or {}}
+    try:
+        return JobSpec.model_validate(terms)
+    except ValidationError as error:
+        raise UsageError(in_words(error)) from error
+
+
+def in_words(error: ValidationError) -> str:
+    """What pydantic found, without its own vocabulary: `policy.window many: Input should be a valid integer, …`"""
+    found = []
+    for problem in error.errors():
+        name = ".".join(str(part) for part in problem["loc"])
+        said = problem["msg"].removeprefix("Value error, ")
+        given = problem["input"]
+        shown = f" {given}" if isinstance(given, (str, int, float, timedelta)) and str(given) not in said else ""
+        found.append(f"{name}{shown}: {said}")
+    return "; ".join(found)
+
+
+def job_name(tenant: str, key: str) -> str:
+    """The job's workflow id. Raises UsageError for a tenant or key that cannot be one."""
+    try:
+        return job_workflow_id(tenant, key)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 async def start_job(
@@ -151,8 +205,23 @@ def _source(requests: Requests) -> Path | BinaryIO | Iterator[bytes] | Iterator[
         return requests
     if hasattr(requests, "read"):
         return cast("BinaryIO", requests)
-    items: Iterator[Any] = iter(requests)
+    try:
+        items: Iterator[Any] = iter(requests)
+    except TypeError as error:
+        raise UsageError(
+            f"requests are a {type(requests).__name__}", hint="give a path, an open file, or requests one after another"
+        ) from error
     for first in items:
         rest = chain((first,), items)
-        return rest if isinstance(first, Request) else (orjson.dumps(each) + b"\n" for each in rest)
+        return rest if isinstance(first, Request) else _as_lines(rest)
     return iter(())
+
+
+def _as_lines(mappings: Iterator[Any]) -> Iterator[bytes]:
+    for number, each in enumerate(mappings, 1):
+        try:
+            yield orjson.dumps(each) + b"\n"
+        except TypeError as error:
+            raise UsageError(
+                f"request {number} is not JSON: {error}", hint="give mappings shaped like input lines, or only Requests"
+            ) from error

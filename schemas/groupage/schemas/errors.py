@@ -18,15 +18,19 @@
 
 from groupage.schemas.states import ErrorClass
 
+PROBLEMS_IN_TEXT = 3
+
 
 class GroupageError(Exception):
-    """Base of all. `hint` says what to do next."""
+    """Base of all. `hint` says what to do next; a traceback shows it, too."""
 
     exit_code = 1
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+        if hint:
+            self.add_note(f"→ {hint}")
 
 
 class UsageError(GroupageError):
@@ -34,12 +38,22 @@ class UsageError(GroupageError):
 
 
 class InputRefused(UsageError):
-    """The input holds lines that cannot be sent. `problems` are "line N: ..." texts, first ones only."""
+    """The input holds lines that cannot be sent. `problems` are "line N: ..." texts, first ones only.
+
+    Its text is `headline` and the first few of them.
+    """
 
     def __init__(self, message: str, *, problems: tuple[str, ...] = (), total: int = 0, hint: str = "") -> None:
         super().__init__(message, hint=hint)
+        self.headline = message
         self.problems = problems
         self.total = total or len(problems)
+
+    def __str__(self) -> str:
+        shown = self.problems[:PROBLEMS_IN_TEXT]
+        more = self.total - len(shown)
+        lines = [self.headline, *shown, *([f"… and {more:,} more"] if shown and more else ())]
+        return "\n  ".join(lines)
 
 
 class KeyConflict(UsageError):

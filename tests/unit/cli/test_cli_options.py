@@ -80,6 +80,12 @@ def test_a_wrong_option_is_named(changed: dict[str, Any], said: str) -> None:
         parse(**changed)
 
 
+def test_a_wrong_option_is_told_in_our_words() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(poll="often")
+    assert "Value error" not in str(caught.value)
+
+
 def test_a_key_may_be_written_with_its_tenant() -> None:
     assert split_key("default", "k") == ("default", "k")
     assert split_key("default", "t/k") == ("t", "k")
