@@ -67,6 +67,7 @@ def test_portable_and_native_requests_are_all_answered_once_in_spite_of_faults(
         "run", source, "-o", output, "--provider", "gemini", "--poll", "500ms", "--deadline", "10m", "--json",
         timeout_s=200,
     )  # fmt: skip
+    assert output.exists(), done.stderr
     results = read_results(output)
     assert [result for result in results if result["outcome"] != "succeeded"] == [], done.stderr
     assert done.returncode == 0, done.stderr
