@@ -54,6 +54,14 @@ def same_here(address: str, local: str) -> bool:
     return host.strip("[]").lower() in _THIS_MACHINE and port == local.rpartition(":")[2]
 
 
+async def task_queue_of(client: Client, settings: ClientSettings, store: Store) -> str:
+    """The queue of this store on the server that a client of one's own is connected to: the rule above."""
+    owner = await asyncio.to_thread(deployment_owner, store)
+    local = find_local_server(settings.state_dir)
+    embedded = local is not None and same_here(client.service_client.config.target_host, local.address)
+    return choose_task_queue(settings, owner, server_configured=not embedded)
+
+
 async def is_polled(client: Client, task_queue: str) -> bool | None:
     """Whether a worker listens on the queue, or did until a moment ago; None where the server does not tell."""
     try:

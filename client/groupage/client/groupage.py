@@ -12,12 +12,11 @@ from datetime import timedelta
 from typing import Any, Self
 
 from groupage.client.config import ClientSettings, load_settings
-from groupage.client.connection import Connection, choose_task_queue, connect_temporal, open_configured_store
+from groupage.client.connection import Connection, connect_temporal, open_configured_store, task_queue_of
 from groupage.client.job import Job
 from groupage.client.submission import Requests, accept, check_terms, job_name, spooled_input, start_job
 from groupage.schemas import DEFAULT_ENDPOINT, JobPolicy
 from groupage.schemas.errors import GroupageError, UnknownJob
-from groupage.store.deployment import deployment_owner
 from groupage.store.objects import Store
 from groupage.store.segments import read_manifest_or_none
 from temporalio.client import Client
@@ -49,9 +48,7 @@ class Groupage:
         opened = await open_configured_store(used)
         if temporal is None:
             return cls(await connect_temporal(used, opened), opened)
-        owner = await asyncio.to_thread(deployment_owner, opened)
-        queue = choose_task_queue(used, owner, server_configured=True)
-        return cls(Connection(temporal, queue), opened)
+        return cls(Connection(temporal, await task_queue_of(temporal, used, opened)), opened)
 
     async def submit(
         self,

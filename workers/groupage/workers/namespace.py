@@ -1,5 +1,6 @@
 """What Groupage needs of a Temporal namespace: its search attributes, and time to keep ended jobs."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 import structlog
@@ -24,42 +25,65 @@ _TYPES = {
 }
 
 
+_NOT_ALLOWED = frozenset({RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED})
+"""Temporal Cloud keeps calls of the operator service to people."""
+
+
 async def missing_search_attributes(client: Client) -> list[str]:
     listed = await client.operator_service.list_search_attributes(
-        ListSearchAttributesRequest(namespace=client.namespace)
+        ListSearchAttributesRequest(namespace=client.namespace), retry=True
     )
     return [name for name in SEARCH_ATTRIBUTES if name not in listed.custom_attributes]
 
 
 async def register_search_attributes(client: Client) -> None:
-    """Add the missing ones. A workflow that sets one that is not there does not get on."""
+    """Add the missing ones: a job that sets one that is not there is tried again for ever.
+
+    Raises GroupageError where some are known to be missing and cannot be added. Where it is not allowed to
+    look, they may well be there.
+    """
     try:
         missing = await missing_search_attributes(client)
-        if not missing:
+    except RPCError as error:
+        if error.status in _NOT_ALLOWED:
+            by_hand = _commands(client, SEARCH_ATTRIBUTES)
+            log.warning("search_attributes_not_checked", reason=error.message, if_jobs_do_not_move=by_hand)
             return
+        raise GroupageError(f"Temporal does not list its search attributes: {error.message}") from error
+    if not missing:
+        return
+    try:
         await client.operator_service.add_search_attributes(
             AddSearchAttributesRequest(
                 namespace=client.namespace,
                 search_attributes={name: _TYPES[SEARCH_ATTRIBUTES[name]] for name in missing},
-            )
+            ),
+            retry=True,
         )
     except RPCError as error:
+        # Another worker was first.
         if error.status is RPCStatusCode.ALREADY_EXISTS:
             return
-        if error.status in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED):
-            # Temporal Cloud keeps these calls to operators; the attributes may well be there.
-            log.warning("search_attributes_not_checked", reason=error.message, needed=list(SEARCH_ATTRIBUTES))
-            return
+        why = "may not be added by this account" if error.status in _NOT_ALLOWED else "cannot be added"
         raise GroupageError(
-            f"cannot register search attributes in namespace {client.namespace}: {error.message}",
-            hint=" ".join(f"--name {name} --type {kind}" for name, kind in SEARCH_ATTRIBUTES.items()),
+            f"namespace {client.namespace} lacks the search attributes {', '.join(missing)}, and they {why}: "
+            f"{error.message}",
+            hint=f"have them added once: {_commands(client, missing)}",
         ) from error
     log.info("search_attributes_registered", names=missing)
 
 
+def _commands(client: Client, names: Iterable[str]) -> str:
+    """For people with the permission."""
+    create = f"temporal operator search-attribute create --namespace {client.namespace}"
+    return "; ".join(f"{create} --name {name} --type {SEARCH_ATTRIBUTES[name]}" for name in names)
+
+
 async def keep_ended_workflows(client: Client, retention: timedelta) -> None:
     """Raise the namespace's retention to `retention` if it is shorter. For the embedded server only."""
-    described = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+    described = await client.workflow_service.describe_namespace(
+        DescribeNamespaceRequest(namespace=client.namespace), retry=True
+    )
     seconds = int(retention.total_seconds())
     if described.config.workflow_execution_retention_ttl.seconds >= seconds:
         return
@@ -67,5 +91,6 @@ async def keep_ended_workflows(client: Client, retention: timedelta) -> None:
         UpdateNamespaceRequest(
             namespace=client.namespace,
             config=NamespaceConfig(workflow_execution_retention_ttl=ProtoDuration(seconds=seconds)),
-        )
+        ),
+        retry=True,
     )

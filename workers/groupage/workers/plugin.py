@@ -1,22 +1,27 @@
-"""`GroupagePlugin`: everything that a Temporal client or worker needs to run Groupage, in one line.
+"""`GroupagePlugin`: everything that a Temporal client or worker needs to run Groupage.
 
-    client = await Client.connect("localhost:7233", plugins=[GroupagePlugin(settings)])
-    worker = Worker(client, task_queue="groupage")          # inherits the plugin
+    plugin = GroupagePlugin(settings)
+    client = await Client.connect("localhost:7233", plugins=[plugin])
+    worker = Worker(client, task_queue=await plugin.task_queue(client))          # inherits the plugin
 
 Beside workflows and activities of your own, in your own worker.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from groupage.activities.registry import Context, build_activities
+from groupage.client.connection import task_queue_of
+from groupage.workers.namespace import register_search_attributes
 from groupage.workers.settings import Settings
 from groupage.workflows import BatchJob, ProviderBatch, Sweep
+from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.plugin import SimplePlugin
+from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 WORKFLOWS: tuple[type, ...] = (BatchJob, ProviderBatch, Sweep)
@@ -38,9 +43,13 @@ def workflow_runner() -> SandboxedWorkflowRunner:
 
 
 class GroupagePlugin(SimplePlugin):
-    """Data converter, workflows and activities. Connections to store and providers close with the worker."""
+    """Data converter, workflows and activities. Connections to store and providers close with the worker.
+
+    Before a worker takes any work, the search attributes that the namespace lacks are registered.
+    """
 
     def __init__(self, settings: Settings, *, role: Role = Role.all, spool_dir: Path | None = None) -> None:
+        self.settings = settings
         self.context = Context(settings.activity_settings(spool_dir))
 
         @asynccontextmanager
@@ -61,3 +70,16 @@ class GroupagePlugin(SimplePlugin):
             workflow_runner=workflow_runner(),
             run_context=until_stopped,
         )
+
+    async def task_queue(self, client: Client) -> str:
+        """The queue for the worker: where `Groupage.connect()` with the same settings starts its jobs."""
+        return await task_queue_of(client, self.settings, self.context.store)
+
+    async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:  # noqa: A002 - its name
+        """Called by the worker. Raises GroupageError where attributes are missing and may not be registered."""
+
+        async def registered(worker: Worker) -> None:
+            await register_search_attributes(worker.client)
+            await next(worker)
+
+        await super().run_worker(worker, registered)

@@ -16,7 +16,7 @@ from groupage.schemas.signals import TASK_QUEUE
 from groupage.store.objects import Store
 from groupage.workers.embedded import ServerUse, embedded_server
 from groupage.workers.memory import bound_allocator
-from groupage.workers.namespace import EMBEDDED_RETENTION, keep_ended_workflows, register_search_attributes
+from groupage.workers.namespace import EMBEDDED_RETENTION, keep_ended_workflows
 from groupage.workers.plugin import Role
 from groupage.workers.settings import Settings
 from groupage.workers.spool import spool_directory
@@ -93,8 +93,6 @@ async def run_with_stack(
                 ui_url=record.ui_url if record else None,
                 runtime=sdk_runtime,
             )
-            if workers or server:
-                await register_search_attributes(connection.temporal)
             if server:
                 await keep_ended_workflows(connection.temporal, EMBEDDED_RETENTION)
             stack = Stack(settings, store, connection, server)
