@@ -17,21 +17,17 @@ anything else                                 failed, class unknown: kept, repor
 =============  =============================  ===========================================================
 """
 
-import re
-from collections.abc import Callable
 from typing import Any
 
 import orjson
+from groupage.activities.answers_shared import count, ids_beside, make_usage, tool_call, unparsed, unreadable
 from groupage.activities.providers.anthropic_errors import classify
 from groupage.activities.providers.base import Answer
 from groupage.schemas import ErrorClass, Outcome, Usage
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
-from pydantic import TypeAdapter
 
 _loads = orjson.loads
-_make_usage: Callable[[dict[str, int]], Usage] = TypeAdapter(Usage).validator.validate_python
-
-_WIRE_ID_IN_BYTES = re.compile(rb'"custom_id"\s*:\s*"(g[a-z2-7]{6}-[a-z2-7]{13}-r\d{1,2}-s\d{1,6}-\d{1,10})"')
+_IDS = ids_beside("custom_id")
 _ANSWERED = frozenset({"end_turn", "stop_sequence", "tool_use"})
 _CUT_OFF = {
     "max_tokens": "stopped at the output limit",
@@ -49,7 +45,7 @@ def read_result_line(line: bytes) -> Answer:
     try:
         row = _loads(line)
     except orjson.JSONDecodeError as reason:
-        return _unparsed(line, str(reason))
+        return unparsed(line, str(reason), _IDS, read_result_line)
     if type(row) is not dict:
         return _unreadable(None, "not_an_object", f"the line is a JSON {type(row).__name__}, not an object")
     wire_id = row.get("custom_id")
@@ -106,7 +102,7 @@ def _read_message(wire_id: str | None, body: dict[str, Any], request_id: str) ->
         if kind == "text":
             texts.append(block["text"])
         elif kind == "tool_use":
-            calls.append(_tool_call(block))
+            calls.append(tool_call(block["id"], block["name"], block["input"]))
     outcome, code, why = _judge(body)
     text = "".join(texts) if texts or not calls else None
     if outcome is Outcome.refused and not texts:
@@ -144,12 +140,6 @@ def _judge(body: dict[str, Any]) -> tuple[Outcome, str, str]:
     return Outcome.succeeded, f"stop_{stop}"[:200], f"stop reason {stop!r}, which is not known here"[:200]
 
 
-def _tool_call(block: dict[str, Any]) -> dict[str, Any]:
-    """In OpenAI's shape, so that a reader needs one way for all providers."""
-    arguments = orjson.dumps(block["input"]).decode()
-    return {"id": block["id"], "type": "function", "function": {"name": block["name"], "arguments": arguments}}
-
-
 def read_usage(usage: Any) -> Usage | None:
     """Anthropic counts what touched the cache beside `input_tokens`; with us it is part of them.
 
@@ -157,22 +147,18 @@ def read_usage(usage: Any) -> Usage | None:
     """
     if type(usage) is not dict:
         return None
-    written, cached = _count(usage, "cache_creation_input_tokens"), _count(usage, "cache_read_input_tokens")
-    details = usage.get("output_tokens_details")
-    return _make_usage(
+    get = usage.get
+    written, cached = count(get("cache_creation_input_tokens")), count(get("cache_read_input_tokens"))
+    details = get("output_tokens_details")
+    return make_usage(
         {
-            "input_tokens": _count(usage, "input_tokens") + written + cached,
+            "input_tokens": count(get("input_tokens")) + written + cached,
             "cached_tokens": cached,
             "cache_write_tokens": written,
-            "output_tokens": _count(usage, "output_tokens"),
-            "reasoning_tokens": _count(details, "thinking_tokens") if type(details) is dict else 0,
+            "output_tokens": count(get("output_tokens")),
+            "reasoning_tokens": count(details.get("thinking_tokens")) if type(details) is dict else 0,
         }
     )
-
-
-def _count(counts: dict[str, Any], name: str) -> int:
-    value = counts.get(name)
-    return value if type(value) is int and value > 0 else 0
 
 
 def _failed(wire_id: str | None, status: int | None, error: Any, body: Any, request_id: str) -> Answer:
@@ -184,29 +170,5 @@ def _failed(wire_id: str | None, status: int | None, error: Any, body: Any, requ
 
 
 def _unreadable(wire_id: str | None, code: str, message: str, body: Any = None, request_id: str = "") -> Answer:
-    answer = Answer(
-        wire_id,
-        Outcome.unreadable,
-        ErrorClass.unreadable,
-        code,
-        message[:FAILURE_MESSAGE_MAX],
-        body,
-        request_id=request_id,
-    )
-    if type(body) is dict:
-        # What was billed is counted, readable or not (CO-04, CO-05).
-        answer.usage = read_usage(body.get("usage"))
-    return answer
-
-
-def _unparsed(line: bytes, reason: str) -> Answer:
-    """A line that is no JSON. Its wire id is taken only if exactly one stands there, whole and unescaped."""
-    if line.startswith(b"\xef\xbb\xbf"):
-        return read_result_line(line[3:])
-    ids = set(_WIRE_ID_IN_BYTES.findall(line))
-    wire_id = ids.pop().decode() if len(ids) == 1 else None
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return _unreadable(wire_id, "not_utf8", "the line is not UTF-8")
-    return _unreadable(wire_id, "not_json", f"the line is not JSON: {reason}")
+    usage = read_usage(body.get("usage")) if type(body) is dict else None
+    return unreadable(wire_id, code, message, body, request_id, usage=usage)

@@ -25,13 +25,14 @@ from typing import Any
 
 import orjson
 from groupage.activities.answers import read_reply as read_openai_reply
+from groupage.activities.answers_shared import count, ids_beside, tool_call, unparsed, unreadable
 from groupage.activities.providers.base import Answer
 from groupage.activities.providers.bedrock_errors import classify
 from groupage.schemas import ErrorClass, Outcome, Usage
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
 
 _CHAT = "/v1/chat/completions"
-_RECORD_ID_IN_BYTES = re.compile(rb'"recordId"\s*:\s*"(g[a-z2-7]{6}-[a-z2-7]{13}-r\d{1,2}-s\d{1,6}-\d{1,10})"')
+_IDS = ids_beside("recordId")
 
 _TRUNCATED = frozenset({"max_tokens", "model_context_window_exceeded", "length", "MAX_TOKENS", "LENGTH", "ERROR_LIMIT"})
 _REFUSED = frozenset(
@@ -41,12 +42,12 @@ _BROKEN = frozenset({"malformed_model_output", "malformed_tool_use", "ERROR"})
 """The model said something that cannot be used: another try may end otherwise."""
 
 
-def read_line(line: bytes, endpoint: str) -> Answer:  # noqa: ARG001  # the shape tells more than the endpoint
+def read_line(line: bytes, endpoint: str) -> Answer:
     """One line between two 0x0A. The wire id is None where the line carries none."""
     try:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as reason:
-        return _unparsed(line, str(reason))
+        return unparsed(line, str(reason), _IDS, lambda rest: read_line(rest, endpoint))
     if type(row) is not dict:
         return _unreadable(None, "not_an_object", "the line is JSON, but no object")
     wire_id = row.get("recordId")
@@ -157,7 +158,7 @@ def _read_llama(wire_id: str | None, body: dict[str, Any], request_id: str) -> A
 
 def _read_titan(wire_id: str | None, body: dict[str, Any], request_id: str) -> Answer | None:
     results = body["results"]
-    produced = sum(_count(result.get("tokenCount")) for result in results)
+    produced = sum(count(result.get("tokenCount")) for result in results)
     usage = _usage(body.get("inputTextTokenCount"), produced)
     text = _joined([result["outputText"] for result in results])
     return _answer(wire_id, body, request_id, text, [], _worst(r.get("completionReason") for r in results), usage)
@@ -223,23 +224,17 @@ def _worst(reasons: Iterable[Any]) -> Any:
 
 
 def _call(id_: Any, name: Any, arguments: Any) -> dict[str, Any]:
-    """A tool call in OpenAI's shape: arguments are JSON text."""
-    text = orjson.dumps({} if arguments is None else arguments).decode()
-    return {"id": id_, "type": "function", "function": {"name": name, "arguments": text}}
-
-
-def _count(value: Any) -> int:
-    return value if type(value) is int and value >= 0 else 0
+    return tool_call(id_, name, {} if arguments is None else arguments)
 
 
 def _usage(inputs: Any, outputs: Any, cached: Any = 0, written: Any = 0) -> Usage:
     """`inputs` without what was read from or written to the cache, as Claude and Converse count."""
-    read, wrote = _count(cached), _count(written)
+    read, wrote = count(cached), count(written)
     return Usage(
-        input_tokens=_count(inputs) + read + wrote,
+        input_tokens=count(inputs) + read + wrote,
         cached_tokens=read,
         cache_write_tokens=wrote,
-        output_tokens=_count(outputs),
+        output_tokens=count(outputs),
     )
 
 
@@ -262,7 +257,7 @@ def _usage_of(body: dict[str, Any]) -> Usage | None:
             get("cache_creation_input_tokens"),
         )
         details = get("output_tokens_details")
-        thoughts = _count(details.get("thinking_tokens")) if type(details) is dict else 0
+        thoughts = count(details.get("thinking_tokens")) if type(details) is dict else 0
         return found.model_copy(update={"reasoning_tokens": thoughts}) if thoughts else found
     return _usage(get("prompt_tokens"), get("completion_tokens"))
 
@@ -308,23 +303,6 @@ def _word(message: str) -> str:
     return (found[1] or found[2]) if found else ""
 
 
-def _unparsed(line: bytes, reason: str) -> Answer:
-    """A line that is no JSON. Its id is taken only if exactly one stands there, whole and unescaped."""
-    if line.startswith(b"\xef\xbb\xbf"):
-        return read_line(line[3:], "")
-    ids = set(_RECORD_ID_IN_BYTES.findall(line))
-    wire_id = ids.pop().decode() if len(ids) == 1 else None
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return _unreadable(wire_id, "not_utf8", "the line is not UTF-8")
-    return _unreadable(wire_id, "not_json", f"the line is not JSON: {reason}"[:FAILURE_MESSAGE_MAX])
-
-
 def _unreadable(wire_id: str | None, code: str, message: str, body: Any = None, request_id: str = "") -> Answer:
-    """With the usage that the body tells all the same: what was billed is counted (CO-04, CO-05)."""
     usage = _usage_of(body) if type(body) is dict else None
-    return Answer(
-        wire_id, Outcome.unreadable, ErrorClass.unreadable, code, message[:FAILURE_MESSAGE_MAX], body,
-        usage=usage, request_id=request_id,
-    )  # fmt: skip
+    return unreadable(wire_id, code, message, body, request_id, usage=usage)

@@ -23,19 +23,17 @@ Thoughts are billed as output, but stand beside candidatesTokenCount; cached tok
 """
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import orjson
+from groupage.activities import answers_shared
+from groupage.activities.answers_shared import ids_beside, make_usage, tool_call, unparsed, unreadable
 from groupage.activities.providers.base import Answer
 from groupage.activities.providers.google_errors import of_one_request, read_error
 from groupage.schemas import ErrorClass, Outcome, Usage
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
-from pydantic import TypeAdapter
 
-_make_usage: Callable[[dict[str, int]], Usage] = TypeAdapter(Usage).validator.validate_python
-
-_WIRE_ID_IN_BYTES = re.compile(rb'"key"\s*:\s*"(g[a-z2-7]{6}-[a-z2-7]{13}-r\d{1,2}-s\d{1,6}-\d{1,10})"')
+_IDS = ids_beside("key")
 
 _REFUSED = frozenset(
     {
@@ -64,12 +62,12 @@ Verdict = tuple[Outcome, ErrorClass | None, str, str]
 _SUCCEEDED: Verdict = (Outcome.succeeded, None, "", "")
 
 
-def read_line(line: bytes, endpoint: str) -> Answer:  # noqa: ARG001  # the shape tells more than the endpoint
+def read_line(line: bytes, endpoint: str) -> Answer:
     """One line of a batch's results file: `{"key", "response"}` or `{"key", "error"}`, between two 0x0A."""
     try:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as reason:
-        return _unparsed(line, str(reason))
+        return unparsed(line, str(reason), _IDS, lambda rest: read_line(rest, endpoint))
     if type(row) is not dict:
         return _unreadable(None, "not_an_object", "the line is JSON, but no object")
     wire_id = row.get("key")
@@ -203,12 +201,7 @@ def _call(part: dict[str, Any], stand_in: str) -> dict[str, Any]:
     `portable.gemini` looks for it when the call comes back in a history.
     """
     call = part["functionCall"]
-    arguments = orjson.dumps(call.get("args") or {}).decode()
-    made = {
-        "id": call.get("id") or stand_in,
-        "type": "function",
-        "function": {"name": call["name"], "arguments": arguments},
-    }
+    made = tool_call(call.get("id") or stand_in, call["name"], call.get("args") or {})
     signature = part.get("thoughtSignature")
     return made | ({"extra_content": {"google": {"thought_signature": signature}}} if signature else {})
 
@@ -234,7 +227,7 @@ def read_usage(body: dict[str, Any]) -> Usage | None:
         return Usage(input_tokens=_count(tokens)) if tokens is not None else None
     get = usage.get
     thoughts = _count(get("thoughtsTokenCount"))
-    return _make_usage(
+    return make_usage(
         {
             "input_tokens": _count(get("promptTokenCount")) + _count(get("toolUsePromptTokenCount")),
             "cached_tokens": _count(get("cachedContentTokenCount")),
@@ -248,26 +241,9 @@ def _count(value: Any) -> int:
     """Proto JSON writes 64-bit integers as text."""
     if type(value) is str and value.isdecimal():
         return int(value)
-    return value if type(value) is int and value >= 0 else 0
-
-
-def _unparsed(line: bytes, reason: str) -> Answer:
-    """A line that is no JSON. Its wire id is taken only if exactly one stands there, whole and unescaped."""
-    if line.startswith(b"\xef\xbb\xbf"):
-        return read_line(line[3:], "")
-    ids = set(_WIRE_ID_IN_BYTES.findall(line))
-    wire_id = ids.pop().decode() if len(ids) == 1 else None
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return _unreadable(wire_id, "not_utf8", "the line is not UTF-8")
-    return _unreadable(wire_id, "not_json", f"the line is not JSON: {reason}")
+    return answers_shared.count(value)
 
 
 def _unreadable(wire_id: str | None, code: str, message: str, body: Any = None, request_id: str = "") -> Answer:
-    """With the usage that the body tells all the same: what was billed is counted (CO-04, CO-05)."""
     usage = read_usage(body) if type(body) is dict else None
-    return Answer(
-        wire_id, Outcome.unreadable, ErrorClass.unreadable, code, message[:FAILURE_MESSAGE_MAX], body,
-        usage=usage, request_id=request_id,
-    )  # fmt: skip
+    return unreadable(wire_id, code, message, body, request_id, usage=usage)

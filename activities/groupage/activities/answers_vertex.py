@@ -22,30 +22,28 @@ from typing import Any
 import orjson
 from groupage.activities.answers_anthropic import read_message
 from groupage.activities.answers_gemini import failed, read_response
+from groupage.activities.answers_shared import ids_beside, unparsed, unreadable
 from groupage.activities.providers.anthropic_errors import classify as classify_claude
 from groupage.activities.providers.base import Answer
 from groupage.activities.providers.google_errors import WORDS, of_one_request
 from groupage.activities.providers.vertex_bodies import echo_of, label_of
 from groupage.schemas import ErrorClass, Outcome
 from groupage.schemas.ids import decode_wire_id
-from groupage.schemas.limits import FAILURE_MESSAGE_MAX
 
-_IDS_IN_BYTES = re.compile(
-    rb'"(?:groupage_id|custom_id|wire_id)"\s*:\s*"(g[a-z2-7]{6}-[a-z2-7]{13}-r\d{1,2}-s\d{1,6}-\d{1,10})"'
-)
+_IDS = ids_beside("groupage_id", "custom_id", "wire_id")
 _STATUS_NUMBER = re.compile(r"\b([45]\d\d)\b")
 _PHRASES = {status.phrase.lower(): status.value for status in HTTPStatus if status >= 400}
 _WORD = re.compile(rf"\b({'|'.join(WORDS.values())})\b")
 
 
-def read_line(line: bytes, endpoint: str) -> Answer:  # noqa: ARG001  # the shape tells more than the endpoint
+def read_line(line: bytes, endpoint: str) -> Answer:
     """One row as a JSON line, the bytes between two 0x0A."""
     try:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as reason:
-        return _unparsed(line, str(reason))
+        return unparsed(line, str(reason), _IDS, lambda rest: read_line(rest, endpoint))
     if type(row) is not dict:
-        return _unreadable(None, "not_an_object", "the line is JSON, but no object")
+        return unreadable(None, "not_an_object", "the line is JSON, but no object")
     request = row.get("request")
     wire_id = _id_of(row, request)
     answer = _read(wire_id, row)
@@ -69,10 +67,10 @@ def _read(wire_id: str | None, row: dict[str, Any]) -> Answer:
     if error or status:
         return _failed(wire_id, None, error or status_error(status))
     if response is not None:
-        return _unreadable(wire_id, "empty_body", "the response is empty")
+        return unreadable(wire_id, "empty_body", "the response is empty")
     if row.get("request"):
         return Answer(None, Outcome.cancelled, ErrorClass.cancelled, "not_run", says_nothing=True)
-    return _unreadable(wire_id, "no_response", "the line has neither a response nor a status")
+    return unreadable(wire_id, "no_response", "the line has neither a response nor a status")
 
 
 def read_claude_or_gemini(wire_id: str | None, response: Any) -> Answer:
@@ -120,20 +118,3 @@ def _object_in(text: str) -> Any:
         return orjson.loads(text[at:])
     except orjson.JSONDecodeError:
         return None
-
-
-def _unparsed(line: bytes, reason: str) -> Answer:
-    """A line that is no JSON. Its wire id is taken only if exactly one stands there, whole and unescaped."""
-    if line.startswith(b"\xef\xbb\xbf"):
-        return read_line(line[3:], "")
-    ids = set(_IDS_IN_BYTES.findall(line))
-    wire_id = ids.pop().decode() if len(ids) == 1 else None
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return _unreadable(wire_id, "not_utf8", "the line is not UTF-8")
-    return _unreadable(wire_id, "not_json", f"the line is not JSON: {reason}")
-
-
-def _unreadable(wire_id: str | None, code: str, message: str) -> Answer:
-    return Answer(wire_id, Outcome.unreadable, ErrorClass.unreadable, code, message[:FAILURE_MESSAGE_MAX])

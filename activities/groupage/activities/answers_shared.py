@@ -1,0 +1,57 @@
+"""What the readers of all providers' answers share: lines that cannot be read, tool calls, counts of tokens."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+from groupage.activities.providers.base import Answer
+from groupage.schemas import ErrorClass, Outcome, Usage
+from groupage.schemas.limits import FAILURE_MESSAGE_MAX
+from pydantic import TypeAdapter
+
+make_usage: Callable[[dict[str, int]], Usage] = TypeAdapter(Usage).validator.validate_python
+"""What `Usage(...)` does, without its way through Python: 2 µs a line less."""
+
+
+def count(value: Any) -> int:
+    """A number of tokens; what is none counts as 0."""
+    return value if type(value) is int and value >= 0 else 0
+
+
+def tool_call(id_: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    """In OpenAI's shape, so that a reader needs one way for all providers: arguments are JSON text."""
+    return {"id": id_, "type": "function", "function": {"name": name, "arguments": orjson.dumps(arguments).decode()}}
+
+
+def unreadable(
+    wire_id: str | None, code: str, message: str, body: Any = None, request_id: str = "", *, usage: Usage | None = None
+) -> Answer:
+    """`usage` is what the body tells all the same: what was billed is counted (CO-04, CO-05)."""
+    return Answer(
+        wire_id, Outcome.unreadable, ErrorClass.unreadable, code, message[:FAILURE_MESSAGE_MAX], body,
+        usage=usage, request_id=request_id,
+    )  # fmt: skip
+
+
+def ids_beside(*keys: str) -> re.Pattern[bytes]:
+    """Finds our wire ids, whole and unescaped, that are the value of one of these keys: for `unparsed`."""
+    wire_id = r"g[a-z2-7]{6}-[a-z2-7]{13}-r\d{1,2}-s\d{1,6}-\d{1,10}"
+    return re.compile(rf'"(?:{"|".join(keys)})"\s*:\s*"({wire_id})"'.encode())
+
+
+def unparsed(line: bytes, reason: str, ids: re.Pattern[bytes], read: Callable[[bytes], Answer]) -> Answer:
+    """A line that is no JSON; behind a byte order mark it is read again.
+
+    Its wire id is taken only if exactly one stands there. An id inside a prompt or an answer would stand between
+    escaped quotes, so this is the line's own.
+    """
+    if line.startswith(b"\xef\xbb\xbf"):
+        return read(line[3:])
+    found = set(ids.findall(line))
+    wire_id = found.pop().decode() if len(found) == 1 else None
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return unreadable(wire_id, "not_utf8", "the line is not UTF-8")
+    return unreadable(wire_id, "not_json", f"the line is not JSON: {reason}")
