@@ -26,6 +26,7 @@ class Evidence:
     batches: list[dict[str, Any]]
     files: list[dict[str, Any]]
     running_workflows: list[str] = field(default_factory=list)
+    ended_by_person: list[str] = field(default_factory=list)
     histories: dict[str, bytes] = field(default_factory=dict)
     objects: dict[str, bytes] = field(default_factory=dict)
     stderr: str = ""

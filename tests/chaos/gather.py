@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from tests.chaos.scenario import TENANT, Scenario
 
 QUIET_WITHIN_S = 40.0
 """A batch that was cancelled too late ends, is harvested and cleaned up after the job has ended."""
+PERSON_AFTER_S = 14.0
+"""By then every batch that we may cancel has ended, the slowest cancellation included."""
 LOOK_EVERY_S = 0.15
 
 
@@ -29,15 +32,37 @@ async def workflows_of(client: Client, scenario: Scenario) -> dict[str, tuple[st
     }
 
 
-async def wait_until_quiet(client: Client, provider: Provider, scenario: Scenario, *, within_s: float) -> list[str]:
-    """Wait until nothing runs and no file is left, or the time is over; returns the workflows that still run."""
-    give_up_at = time.monotonic() + within_s
+@dataclass(slots=True)
+class Quiet:
+    """`running` are workflows that still run; `ended_by_person` batches that were reported and then cancelled by hand."""
+
+    running: list[str] = field(default_factory=list)
+    ended_by_person: list[str] = field(default_factory=list)
+
+
+async def wait_until_quiet(
+    client: Client, provider: Provider, scenario: Scenario, *, within_s: float, job_directory: Path
+) -> Quiet:
+    """Wait until nothing runs and no file is left, or the time is over.
+
+    Where batches show no tag, one that a lost reply may have made is not cancelled before its results prove it ours. If
+    it does not end, the summary names it, its workflow goes on watching it, and a person ends it in the console.
+    """
+    began = time.monotonic()
+    give_up_at, quiet_at = began + within_s, Quiet()
     while True:
         running = [id_ for id_, runs in (await workflows_of(client, scenario)).values() if runs]
         state = await provider.state()
         quiet = not running and not state["batches_live"] and not state["files"]
         if quiet or time.monotonic() > give_up_at:
-            return running
+            quiet_at.running = running
+            return quiet_at
+        if not scenario.provider.tagged and not quiet_at.ended_by_person and time.monotonic() > began + PERSON_AFTER_S:
+            named = " ".join((_json(job_directory / "summary.json") or {}).get("left_behind", ()))
+            live = [batch["id"] for batch in state["batches"] if not batch["ended"] and batch["id"] in named]
+            for batch_id in live:
+                await provider.cancel(batch_id)
+            quiet_at.ended_by_person = live
         if not running and not state["batches_live"]:
             # Files that nobody is going to delete any more: no need to wait for them long.
             give_up_at = min(give_up_at, time.monotonic() + 2.0)
@@ -55,9 +80,8 @@ async def gather(
     exit_code: int | None,
     api_key: str,
 ) -> Evidence:
-    running = await wait_until_quiet(
-        client, provider, scenario, within_s=QUIET_WITHIN_S if exit_code is not None else 1.0
-    )
+    within_s = QUIET_WITHIN_S if exit_code is not None else 1.0
+    quiet = await wait_until_quiet(client, provider, scenario, within_s=within_s, job_directory=job_directory)
     state = await provider.state()
     histories = {}
     for run_id, (workflow_id, _) in (await workflows_of(client, scenario)).items():
@@ -74,7 +98,8 @@ async def gather(
         questions=await provider.questions(),
         batches=state["batches"],
         files=state["files"],
-        running_workflows=running,
+        running_workflows=quiet.running,
+        ended_by_person=quiet.ended_by_person,
         histories=histories,
         objects=_objects(job_directory),
         stderr=(_bytes(stderr) or b"").decode(errors="replace"),

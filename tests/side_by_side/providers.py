@@ -64,6 +64,7 @@ class Provider:
     objects     names of what lies in an object store or a dataset; None: the emulator knows its files
     prepare     done once with a new emulator, and after each reset
     emulator    options of the emulator, with underscores
+    tagged      batches show our tag from outside; else one that is in doubt and does not end is reported and left to a person
     keyed       there is a key, and the emulator takes no other
     waits       variables beside: waits that are minutes in production
     endpoints   of portable requests and, last, of a second group of requests
@@ -82,6 +83,7 @@ class Provider:
     objects: Callable[[Servers], list[str]] | None = None
     prepare: Callable[[Servers], None] | None = None
     emulator: Mapping[str, object] = field(default_factory=dict)
+    tagged: bool = True
     keyed: bool = True
     waits: Mapping[str, str] = field(default_factory=dict)
     endpoints: tuple[str, ...] = (CHAT,)
@@ -231,6 +233,7 @@ _ALL = (
         variables=lambda at: {"ANTHROPIC_BASE_URL": at.root, "ANTHROPIC_API_KEY": at.key},
         asked=_portable("anthropic", _CLAUDE, "/v1/messages"),
         cancel=lambda id_: ("POST", f"/v1/messages/batches/{id_}/cancel"),
+        tagged=False,
         waits={"GROUPAGE_PROVIDERS__ANTHROPIC__INLINE_CREATE_TIMEOUT_S": "4"},
         calls=frozenset(CALLS) - _FILES | {"files.content", "files.delete"},
     ),

@@ -136,6 +136,13 @@ def test_a_good_run_breaks_nothing_and_everything_was_looked_at():
     assert verdict.counts["provider batches"] == 1
 
 
+def test_a_refusal_may_have_an_error_for_a_body_which_has_no_id():
+    run = Run()
+    (refused,) = (result for result in run.results if result["outcome"] == "refused")
+    refused["body"] = {"error": {"code": "content_filter"}}
+    assert run.broken() == set()
+
+
 def swap_answers(run: Run) -> None:
     first, second = run.results[0], run.results[1]
     for name in ("text", "body"):
@@ -144,6 +151,10 @@ def swap_answers(run: Run) -> None:
 
 def swap_bodies(run: Run) -> None:
     run.results[0]["body"], run.results[1]["body"] = run.results[1]["body"], run.results[0]["body"]
+
+
+def lose_a_body(run: Run) -> None:
+    run.results[0]["body"] = {}
 
 
 def swap_lines(run: Run) -> None:
@@ -244,6 +255,7 @@ DOCTORED: list[tuple[str, Callable[[Run], None], set[Broken]]] = [
     ("truncated called succeeded", call_a_truncated_answer_a_success, {Broken.outcome, Broken.wrong_join, Broken.sums}),
     ("answers swapped", swap_answers, {Broken.wrong_join}),
     ("bodies swapped", swap_bodies, {Broken.wrong_join}),
+    ("an answer without its body's id", lose_a_body, {Broken.wrong_join}),
     ("an answer that nobody gave", never_billed, {Broken.wrong_join}),
     ("a batch for one shard twice", second_batch(), {Broken.batch_twice}),
     ("a batch without a tag", second_batch(metadata=None), {Broken.batch_twice}),
