@@ -24,9 +24,21 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.runtime import Runtime
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 CONNECT_TIMEOUT_S = 15.0
+UNREACHABLE = frozenset(
+    {
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.CANCELLED,
+        RPCStatusCode.ABORTED,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+        RPCStatusCode.UNKNOWN,
+        RPCStatusCode.INTERNAL,
+    }
+)
+"""What a call says that may work later. A connection that breaks is "transport error", status UNKNOWN."""
 POLLERS_TIMEOUT = timedelta(seconds=5)
 
 _THIS_MACHINE = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0"})  # noqa: S104 - compared, not bound
@@ -82,6 +94,13 @@ async def open_configured_store(settings: ClientSettings) -> Store:
     return await asyncio.to_thread(open_store, settings.store_url, **settings.store_options)
 
 
+def cannot_be_reached(address: str, error: Exception) -> GroupageError:
+    return GroupageError(
+        f"Temporal at {address} cannot be reached: {str(error) or type(error).__name__}",
+        hint="is it running, and are address, namespace and TLS in TEMPORAL_* right? `groupage doctor` checks",
+    )
+
+
 async def connect_temporal(
     settings: ClientSettings,
     store: Store,
@@ -117,9 +136,6 @@ async def connect_temporal(
     try:
         client = await asyncio.wait_for(connecting, CONNECT_TIMEOUT_S)
     except (RuntimeError, RPCError, TimeoutError) as error:
-        raise GroupageError(
-            f"Temporal at {address} cannot be reached: {str(error) or type(error).__name__}",
-            hint="is it running, and are address, namespace and TLS in TEMPORAL_* right? `groupage doctor` checks",
-        ) from error
+        raise cannot_be_reached(address, error) from error
     queue = choose_task_queue(settings, owner, server_configured=config is not None)
     return Connection(client, queue, ui_url)

@@ -9,13 +9,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from groupage.client.config import load_settings
+from groupage.client.connection import Connection, connect_temporal
 from groupage.client.local_server import LocalServer, ServerFiles, find_local_server, is_running, process_started
+from groupage.schemas.errors import GroupageError
+from groupage.workers import Settings, Stack, run_with_stack, stack
 from groupage.workers.embedded import EmbeddedServerError, ServerUse, embedded_server, stop_if_unused, stop_server
 from groupage.workers.namespace import EMBEDDED_RETENTION, keep_ended_workflows, missing_search_attributes
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -165,6 +171,40 @@ async def test_a_record_whose_process_is_gone_is_not_believed_and_its_pid_not_to
     finally:
         innocent.kill()
         await innocent.wait()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+async def test_a_server_that_dies_while_a_command_attaches_is_started_again(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch, how: signal.Signals
+) -> None:
+    killed: list[int] = []
+
+    async def connect_and_kill(*arguments: Any, **options: Any) -> Connection:
+        connection = await connect_temporal(*arguments, **options)
+        record = find_local_server(state_dir)
+        if not killed and record is not None:
+            killed.append(record.pid)
+            os.kill(record.pid, how)
+            if how is signal.SIGKILL:
+                await eventually(lambda: not is_running(ServerFiles.of(state_dir)))
+        return connection
+
+    async def work(used: Stack) -> int:
+        return (await used.connection.temporal.count_workflows("")).count
+
+    monkeypatch.setattr(stack, "connect_temporal", connect_and_kill)
+    settings = load_settings(Settings, state_dir=state_dir)
+    assert await run_with_stack(settings, work, workers=None, embedded=True) == 0
+    assert killed
+
+
+async def test_work_that_ends_because_temporal_is_gone_says_so(state_dir: Path) -> None:
+    async def work(used: Stack) -> None:
+        raise RPCError("transport error", RPCStatusCode.UNKNOWN, b"")
+
+    settings = load_settings(Settings, state_dir=state_dir)
+    with pytest.raises(GroupageError, match=r"Temporal at 127.0.0.1:\d+ cannot be reached: transport error"):
+        await run_with_stack(settings, work, workers=None, embedded=True)
 
 
 async def test_the_namespace_keeps_ended_jobs_and_knows_our_search_attributes(state_dir: Path) -> None:

@@ -80,10 +80,11 @@ def _commands(client: Client, names: Iterable[str]) -> str:
 
 
 async def keep_ended_workflows(client: Client, retention: timedelta) -> None:
-    """Raise the namespace's retention to `retention` if it is shorter. For the embedded server only."""
-    described = await client.workflow_service.describe_namespace(
-        DescribeNamespaceRequest(namespace=client.namespace), retry=True
-    )
+    """Raise the namespace's retention to `retention` if it is shorter. For the embedded server only.
+
+    Raises RPCError where the server does not answer: who keeps it up knows better than to try again here.
+    """
+    described = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
     seconds = int(retention.total_seconds())
     if described.config.workflow_execution_retention_ttl.seconds >= seconds:
         return
@@ -91,6 +92,5 @@ async def keep_ended_workflows(client: Client, retention: timedelta) -> None:
         UpdateNamespaceRequest(
             namespace=client.namespace,
             config=NamespaceConfig(workflow_execution_retention_ttl=ProtoDuration(seconds=seconds)),
-        ),
-        retry=True,
+        )
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -10,7 +11,13 @@ from typing import Any, TypeVar
 
 import structlog
 from groupage.client.config import temporal_connect_config
-from groupage.client.connection import Connection, connect_temporal, open_configured_store
+from groupage.client.connection import (
+    UNREACHABLE,
+    Connection,
+    cannot_be_reached,
+    connect_temporal,
+    open_configured_store,
+)
 from groupage.schemas.errors import GroupageError
 from groupage.schemas.signals import TASK_QUEUE
 from groupage.store.objects import Store
@@ -23,10 +30,15 @@ from groupage.workers.spool import spool_directory
 from groupage.workers.takeover import Announced, announced_worker, take_over_from_killed
 from groupage.workers.telemetry import runtime
 from groupage.workers.worker import worker_in_process
+from temporalio.runtime import Runtime
+from temporalio.service import RPCError
 
 log = structlog.get_logger(__name__)
 
 SWITCH_S = 0.0005
+ATTACH_TIMEOUT_S = 60.0
+"""From the first look at the embedded server to an answer: it may have to end first, then to start."""
+ATTACH_PAUSE_S = 0.2
 
 T = TypeVar("T")
 
@@ -85,23 +97,17 @@ async def run_with_stack(
         executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="groupage")
         asyncio.get_running_loop().set_default_executor(executor)
         while True:
-            record = server.record if server else None
-            connection = await connect_temporal(
-                settings,
-                store,
-                address=record.address if record else None,
-                ui_url=record.ui_url if record else None,
-                runtime=sdk_runtime,
-            )
             if server:
-                await keep_ended_workflows(connection.temporal, EMBEDDED_RETENTION)
+                connection = await _attached(settings, store, server, sdk_runtime)
+            else:
+                connection = await connect_temporal(settings, store, runtime=sdk_runtime)
             stack = Stack(settings, store, connection, server)
             async with _beside(stack, workers) as others:
                 main = asyncio.ensure_future(work(stack))
                 try:
                     await asyncio.wait([main, *others], return_when=asyncio.FIRST_COMPLETED)
                     if main.done():
-                        return main.result()
+                        return _result_of(main, connection)
                 finally:
                     await _cancelled(main)
                 for other in others:
@@ -109,6 +115,40 @@ async def run_with_stack(
                         # Raises what ended a worker; a server that has moved returns.
                         other.result()
             log.warning("embedded_temporal_moved", address=server.record.address if server and server.record else None)
+
+
+async def _attached(settings: Settings, store: Store, server: ServerUse, sdk_runtime: Runtime) -> Connection:
+    """A connection to the embedded server that has answered on it.
+
+    Nobody watches the server yet. It may be ending or dead although it was there a moment ago: killed, or told to
+    stop from outside. Then it is started again, here as later by its watcher.
+    """
+    give_up_at = time.monotonic() + ATTACH_TIMEOUT_S
+    while True:
+        record = server.record
+        assert record is not None
+        try:
+            connection = await connect_temporal(
+                settings, store, address=record.address, ui_url=record.ui_url, runtime=sdk_runtime
+            )
+            await keep_ended_workflows(connection.temporal, EMBEDDED_RETENTION)
+        except (GroupageError, RPCError) as error:
+            if time.monotonic() > give_up_at:
+                raise error if isinstance(error, GroupageError) else cannot_be_reached(record.address, error) from error
+            log.info("embedded_temporal_did_not_answer", address=record.address, error=str(error))
+        else:
+            return connection
+        await asyncio.sleep(ATTACH_PAUSE_S)
+        await asyncio.to_thread(server.join)
+
+
+def _result_of(work: "asyncio.Future[T]", connection: Connection) -> T:
+    try:
+        return work.result()
+    except RPCError as error:
+        if error.status not in UNREACHABLE:
+            raise
+        raise cannot_be_reached(connection.temporal.service_client.config.target_host, error) from error
 
 
 @asynccontextmanager
