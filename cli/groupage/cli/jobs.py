@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from groupage.cli.console import Console, money
 from groupage.cli.files import check_output
-from groupage.cli.options import positive_duration, split_key
+from groupage.cli.options import STDIN, positive_duration, split_key
 from groupage.cli.process import run_until_signal
 from groupage.cli.progress import EXIT_CODES, follow, status_line
 from groupage.cli.run import tell_end, write_results
@@ -15,14 +15,22 @@ from groupage.client.config import load_settings
 from groupage.client.connection import open_configured_store
 from groupage.client.job import read_summary, status_of
 from groupage.client.listing import ListedJob, list_ended, list_known
-from groupage.schemas import Decision, JobState, Summary
-from groupage.schemas.errors import GroupageError, UsageError
+from groupage.schemas import Decision, JobState, JobStatus, Summary
+from groupage.schemas.errors import GroupageError, JobFailed, UsageError
 from groupage.store.objects import Store
+from groupage.store.segments import read_manifest_or_none
 from groupage.workers.settings import Settings
 from groupage.workers.stack import Stack, WorkerPlan, run_with_stack
 from groupage.workers.telemetry import configure_logging
 
 T = TypeVar("T")
+
+_DECIDED = {
+    Decision.go_on: "it goes on",
+    Decision.retry: "it goes on, and sends again what failed for good",
+    Decision.accept: "it sends nothing more and finishes with what is there",
+    Decision.abort: "it stops what runs, keeps what is answered, and ends as cancelled",
+}
 
 
 class _Command:
@@ -44,33 +52,47 @@ class _Command:
 
         async def attached(stack: Stack) -> T:
             job = await Groupage(stack.connection, stack.store).attach(self.key, self.tenant)
+            if worker:
+                await self._tell_other_queue(job, stack.connection.task_queue)
             return await work(job)
 
         return await run_with_stack(self.settings, attached, workers=WorkerPlan() if worker else None)
 
-    def run(self, work: Callable[[], Any]) -> int:
-        return int(run_until_signal(work, say=self.console.say, on_stop=lambda: f"stopped; job {self.name} goes on"))
+    async def _tell_other_queue(self, job: Job, ours: str) -> None:
+        """The worker of this command does not help a job of another queue."""
+        queue = await job.task_queue()
+        if queue != ours:
+            self.console.say(f"job {self.name} is on task queue {queue}; the worker of this command polls {ours}")
+
+    def run(self, work: Callable[[], Any], *, stopped: str = "stopped") -> int:
+        return int(run_until_signal(work, say=self.console.say, on_stop=lambda: stopped))
 
 
 def show_status(tenant: str, key: str, *, as_json: bool) -> int:
     command = _Command(tenant, key, as_json=as_json)
 
+    async def look(job: Job) -> tuple[JobStatus, str]:
+        return await job.status(), await job.task_queue()
+
     async def work() -> int:
         _, summary = await command.summary()
-        status = (
-            await command.with_job(lambda job: job.status(), worker=False) if summary is None else status_of(summary)
-        )
+        status, queue = await command.with_job(look, worker=False) if summary is None else (status_of(summary), "")
+        told = status.model_dump(mode="json", by_alias=True) | {"task_queue": queue or None}
+        if status.state.ended:
+            # Health is about what may still come.
+            told["health"] = None
         if as_json:
-            command.console.data(status)
+            command.console.data(told)
             return 0
         rows = [
             ("job", command.name),
             ("state", str(status.state)),
-            ("health", str(status.health)),
+            ("health", told["health"] or ""),
             ("progress", status_line(status)),
             ("outcomes", ", ".join(f"{n:,} {outcome}" for outcome, n in status.outcomes.items() if n)),
             ("cost", f"{money(status.cost_usd)}, waste {money(status.waste_usd)}"),
             ("deadline", f"{status.deadline_at:%F %T %Z}" if status.deadline_at else ""),
+            ("task queue", queue),
             ("why", status.reason),
             ("next", status.next_step),
         ]
@@ -90,7 +112,7 @@ def watch_job(tenant: str, key: str, *, worker: bool, as_json: bool) -> int:
         _tell(command, summary)
         return EXIT_CODES[summary.state]
 
-    return command.run(work)
+    return command.run(work, stopped=f"stopped; job {command.name} goes on wherever a worker runs, and at the provider")
 
 
 def write_job_results(tenant: str, key: str, *, output: str, max_age: str | None, as_json: bool) -> int:
@@ -103,14 +125,26 @@ def write_job_results(tenant: str, key: str, *, output: str, max_age: str | None
         if summary is None:
             # Raises UnknownJob where there is none.
             status = await command.with_job(lambda job: job.status(), worker=False)
+            if status.state.ended:
+                raise JobFailed(
+                    f"job {command.name} ended {status.state} and has no results: {status.reason}",
+                    hint=status.next_step,
+                )
             raise UsageError(
                 f"job {command.name} has not ended: it is {status.state}", hint=f"groupage watch {command.name}"
             )
+        await asyncio.to_thread(_check_not_input, store, summary, output)
         await asyncio.to_thread(write_results, store, summary, output, oldest)
         tell_end(command.console, summary, output)
         return EXIT_CODES[summary.state]
 
     return command.run(work)
+
+
+def _check_not_input(store: Store, summary: Summary, output: str) -> None:
+    manifest = read_manifest_or_none(store, summary.tenant, summary.key)
+    if manifest is not None and manifest.source != STDIN:
+        check_output(output, manifest.source)
 
 
 def cancel_job(tenant: str, key: str, *, reason: str, wait: bool, worker: bool, as_json: bool) -> int:
@@ -137,7 +171,7 @@ def cancel_job(tenant: str, key: str, *, reason: str, wait: bool, worker: bool, 
         # Cancelled is what was asked for.
         return 0
 
-    return command.run(work)
+    return command.run(work, stopped=f"stopped; whether it is being cancelled says `groupage status {command.name}`")
 
 
 def decide_job(tenant: str, key: str, decision: str, *, reason: str, worker: bool, as_json: bool) -> int:
@@ -153,7 +187,7 @@ def decide_job(tenant: str, key: str, decision: str, *, reason: str, worker: boo
         if as_json:
             command.console.data({"tenant": command.tenant, "key": command.key, "decision": decision})
         else:
-            command.console.say(f"job {command.name} goes on: {decision}")
+            command.console.say(f"job {command.name}: {_DECIDED[Decision(decision)]}")
             command.console.hint(f"groupage watch {command.name}")
         return 0
 

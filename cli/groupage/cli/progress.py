@@ -7,7 +7,7 @@ from typing import Protocol, Self
 
 from groupage.cli.console import Console, money
 from groupage.client import Job
-from groupage.schemas import JobState, JobStatus, Summary
+from groupage.schemas import Health, JobState, JobStatus, Summary
 from groupage.schemas.errors import GroupageError
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -128,7 +128,7 @@ async def follow(job: Job, console: Console) -> Summary:
                     news = f"{error}; waiting"
                 else:
                     display.show(status)
-                    news = ask_for_decision(job, status) if status.state is JobState.needs_decision else ""
+                    news = what_it_waits_for(job, status)
                 if news and news != told:
                     display.say(news)
                 told = news
@@ -139,8 +139,13 @@ async def follow(job: Job, console: Console) -> Summary:
         await asyncio.wait([waiting])
 
 
-def ask_for_decision(job: Job, status: JobStatus) -> str:
+def what_it_waits_for(job: Job, status: JobStatus) -> str:
+    """Words for a job that does not go on by itself; empty for others."""
     name = f"{job.tenant}/{job.key}"
+    if status.health is Health.unclaimed:
+        return f"job {name} waits: {status.reason}\n  → {status.next_step}"
+    if status.state is not JobState.needs_decision:
+        return ""
     step = status.next_step or f"`groupage decide {name} go_on|retry|accept|abort`"
     return f"job {name} waits for your decision: {status.reason}\n  → {step}"
 

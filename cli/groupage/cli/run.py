@@ -35,7 +35,7 @@ CLEAN_UP_AT_MOST = timedelta(seconds=30)
 
 
 @dataclass
-class _Progress:
+class Progress:
     """How far a command has come: what is true of the job if it is stopped now."""
 
     name: str = ""
@@ -51,7 +51,7 @@ def run_job(options: JobOptions, *, output: str, worker: bool, as_json: bool) ->
     check_output(output, options.source)
     if worker:
         bound_allocator()
-    progress = _Progress()
+    progress = Progress()
 
     async def work() -> int:
         store = await open_configured_store(settings)
@@ -75,7 +75,7 @@ def run_job(options: JobOptions, *, output: str, worker: bool, as_json: bool) ->
     return run_until_signal(work, say=console.say, on_stop=lambda: how_to_go_on(progress, worker=worker))
 
 
-def how_to_go_on(progress: _Progress, *, worker: bool) -> str:
+def how_to_go_on(progress: Progress, *, worker: bool) -> str:
     if not progress.name:
         return "stopped; nothing was sent"
     if not progress.started:
@@ -105,7 +105,7 @@ def submit_job(options: JobOptions, *, as_json: bool) -> int:
         async with AsyncExitStack() as spool:
             spooled = await _spool(options, settings, spool)
             _note_unknown(options, settings, console)
-            handing_in = _HandingIn(options, spooled, spool, _Progress())
+            handing_in = _HandingIn(options, spooled, spool, Progress())
             manifest, started, queue, polled = await run_with_stack(settings, handing_in.submit, workers=None)
         name = f"{manifest.tenant}/{manifest.key}"
         if as_json:
@@ -144,7 +144,7 @@ class _HandingIn:
     Nothing is accepted before, so that a command that cannot start its job leaves its key free.
     """
 
-    def __init__(self, options: JobOptions, spooled: SpooledInput, spool: AsyncExitStack, progress: _Progress) -> None:
+    def __init__(self, options: JobOptions, spooled: SpooledInput, spool: AsyncExitStack, progress: Progress) -> None:
         self._options = options
         self._spooled = spooled
         self._spool = spool

@@ -11,7 +11,7 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any, TypeVar
 
-from groupage.client.connection import Connection
+from groupage.client.connection import UNREACHABLE, Connection, is_polled
 from groupage.schemas import (
     CancelInput,
     DecideInput,
@@ -54,20 +54,10 @@ RECONNECT_PAUSE_S = 1.0
 CLEAN_UP_LOOK_S = 0.3
 READ_AT_ONCE = 64
 """Results that are read from the store in one step of a thread: what a reader holds in memory."""
+MEND_AND_START = "mend that and start it again: its key is free for the same content; its history is in the Web UI"
 
 _STATE = SearchAttributeKey.for_keyword("GroupageState")
 _HEALTH = SearchAttributeKey.for_keyword("GroupageHealth")
-_UNREACHABLE = frozenset(
-    {
-        RPCStatusCode.UNAVAILABLE,
-        RPCStatusCode.DEADLINE_EXCEEDED,
-        RPCStatusCode.CANCELLED,
-        RPCStatusCode.ABORTED,
-        RPCStatusCode.RESOURCE_EXHAUSTED,
-        RPCStatusCode.UNKNOWN,
-        RPCStatusCode.INTERNAL,
-    }
-)
 
 
 class Job:
@@ -105,16 +95,19 @@ class Job:
         return await self.live_status() if ended is None else status_of(ended)
 
     async def live_status(self) -> JobStatus:
-        """As `status`, but asks Temporal alone: for who looks again and again while waiting."""
+        """As `status`, but asks Temporal first: for who looks again and again while waiting."""
+        described = await self._described()
+        if described.status is not WorkflowExecutionStatus.RUNNING:
+            return await self._status_after_end(described)
         try:
             status: JobStatus = await self._handle.query(QUERY_STATUS, result_type=JobStatus, rpc_timeout=QUERY_TIMEOUT)
-        except (WorkflowQueryFailedError, RPCTimeoutOrCancelledError):
-            return await self._status_without_worker()
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                raise await self._unknown() from error
-            return await self._status_without_worker()
+        except (WorkflowQueryFailedError, RPCTimeoutOrCancelledError, RPCError):
+            return await self._status_without_worker(described)
         return status
+
+    async def task_queue(self) -> str:
+        """Where the job's workers listen. Raises UnknownJob where Temporal does not know the job."""
+        return (await self._described()).task_queue
 
     async def wait(self) -> Summary:
         """Wait until the job has ended and return its summary, whatever it says.
@@ -133,7 +126,7 @@ class Job:
                     if ended is not None:
                         return ended
                     raise await self._unknown() from error
-                if error.status not in _UNREACHABLE:
+                if error.status not in UNREACHABLE:
                     raise GroupageError(f"Temporal does not tell about {self.workflow_id}: {error.message}") from error
                 await asyncio.sleep(RECONNECT_PAUSE_S)
             else:
@@ -206,15 +199,15 @@ class Job:
             ) from error
         except (WorkflowUpdateRPCTimeoutOrCancelledError, RPCTimeoutOrCancelledError) as error:
             raise GroupageError(
-                f"nobody took the {name} of {self.workflow_id} within {UPDATE_TIMEOUT.total_seconds():.0f} s",
+                f"nobody took the {name} of {self.workflow_id} within {UPDATE_TIMEOUT.total_seconds():.0f} s; "
+                f"its task queue is {await self.task_queue()}",
                 hint="is a worker running? `groupage worker`, `groupage dev` or `groupage watch` is one",
             ) from error
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise GroupageError(f"{name} of {self.workflow_id}: {error.message}") from error
-            ended = await self.summary()
-            if ended is None:
-                raise await self._unknown() from error
+            # UnknownJob, where it never was.
+            ended = await self.live_status()
             raise UsageError(f"job {self.tenant}/{self.key} has ended: {ended.state}") from error
 
     async def _summary_after(self, error: WorkflowFailureError) -> Summary:
@@ -235,22 +228,49 @@ class Job:
             hint="submit the same input again: it goes on with what the provider has already",
         )
 
-    async def _status_without_worker(self) -> JobStatus:
+    async def _described(self) -> WorkflowExecutionDescription:
         try:
-            described = await self._handle.describe()
+            return await self._handle.describe()
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise await self._unknown() from error
             raise GroupageError(f"Temporal does not tell about {self.workflow_id}: {error.message}") from error
-        manifest = await asyncio.to_thread(read_manifest_or_none, self._store, self.tenant, self.key)
-        state, reason, next_step = _seen_from_outside(described)
+
+    async def _status_without_worker(self, described: WorkflowExecutionDescription) -> JobStatus:
+        """Of a job that runs, but that no worker answers for."""
+        polled = await is_polled(self._connection.temporal, described.task_queue)
+        reason, next_step = unanswered(described.task_queue, self._connection.task_queue, polled=polled)
         attributes = described.typed_search_attributes
+        health = Health.unclaimed if polled is False else Health(attributes.get(_HEALTH) or Health.on_track)
+        state = JobState(attributes.get(_STATE) or JobState.accepted)
+        return await self._status_seen(described, state, reason, next_step, health)
+
+    async def _status_after_end(self, described: WorkflowExecutionDescription) -> JobStatus:
+        """Of a workflow that has ended: by its summary, else by what it failed of."""
+        ended = await self.summary()
+        if ended is not None:
+            return status_of(ended)
+        try:
+            # Cancelled before its input was read, it has a summary, but none in the store.
+            return status_of(await self._handle.result())
+        except WorkflowFailureError as error:
+            state = JobState.cancelled if described.status is WorkflowExecutionStatus.CANCELED else JobState.failed
+            word = described.status.name.lower() if described.status else "ended"
+            reason = f"the workflow {word} without a summary: {_reason(error)}"
+        except RPCError as error:
+            raise GroupageError(f"Temporal does not tell about {self.workflow_id}: {error.message}") from error
+        return await self._status_seen(described, state, reason, MEND_AND_START, Health.on_track)
+
+    async def _status_seen(
+        self, described: WorkflowExecutionDescription, state: JobState, reason: str, next_step: str, health: Health
+    ) -> JobStatus:
+        manifest = await asyncio.to_thread(read_manifest_or_none, self._store, self.tenant, self.key)
         return JobStatus(
             tenant=self.tenant,
             key=self.key,
             provider=manifest.provider if manifest else "",
             state=state,
-            health=Health(attributes.get(_HEALTH) or Health.on_track),
+            health=health,
             reason=reason,
             next_step=next_step,
             requests=manifest.requests if manifest else 0,
@@ -259,15 +279,16 @@ class Job:
         )
 
 
-def _seen_from_outside(described: WorkflowExecutionDescription) -> tuple[JobState, str, str]:
-    """State, reason and next step of a job that no worker answers for."""
-    if described.status is WorkflowExecutionStatus.RUNNING:
-        state = JobState(described.typed_search_attributes.get(_STATE) or JobState.accepted)
-        return state, "no worker answers for it now", "start one: `groupage watch`, `groupage worker` or `groupage dev`"
-    if described.status is WorkflowExecutionStatus.CANCELED:
-        return JobState.cancelled, "the workflow was cancelled", ""
-    ended = described.status.name.lower() if described.status else "ended"
-    return JobState.failed, f"the workflow {ended} without a summary", "look at its history in the Web UI"
+def unanswered(queue: str, ours: str, *, polled: bool | None) -> tuple[str, str]:
+    """Reason and next step of a job on `queue` that no worker answers for, told by a command that goes with `ours`."""
+    nobody = "nobody polls its task queue" if polled is False else "it is on task queue"
+    reason = f"no worker answers for it now: {nobody} {queue}"
+    if queue == ours:
+        return reason, "start one: `groupage watch`, `groupage worker` or `groupage dev`"
+    return (
+        f"{reason}; store and server of this command go with {ours}",
+        f"start one there, with the settings that it was submitted with (`groupage worker --task-queue {queue}`)",
+    )
 
 
 def _reason(error: WorkflowFailureError) -> str:

@@ -101,13 +101,6 @@ def check_terms(
     if endpoint not in endpoints_of(provider):
         known = ", ".join(endpoints_of(provider))
         raise UsageError(f"endpoint {endpoint!r}: not known for {provider}", hint=f"use one of {known}")
-    unknown = (
-        [] if policy is None or isinstance(policy, JobPolicy) else sorted(set(policy) - set(JobPolicy.model_fields))
-    )
-    if unknown:
-        raise UsageError(
-            f"policy {unknown[0]}: there is no such field", hint=f"known: {', '.join(JobPolicy.model_fields)}"
-        )
     terms: dict[str, Any] = {"key": key or "unnamed", "tenant": tenant, "provider": provider, "profile": profile}
     terms |= {"endpoint": endpoint, "deadline": deadline, "labels": labels or {}, "policy": policy or {}}
     try:

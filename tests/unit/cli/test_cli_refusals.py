@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from groupage.cli import entry
+from groupage.cli.run import Progress, how_to_go_on
 
 LINE = b'{"id": "1", "prompt": "hello"}\n'
 
@@ -58,3 +59,18 @@ def test_an_output_that_is_the_input_is_refused(source: Path, capsys: pytest.Cap
     assert entry.run(["run", str(source), "-o", str(source), "--model", "m"]) == 2
     assert "the input itself" in capsys.readouterr().err
     assert source.read_bytes() == LINE
+
+
+@pytest.mark.parametrize(
+    ("progress", "said", "unsaid"),
+    [
+        (Progress(), "nothing was sent", "watch"),
+        (Progress("default/k"), "had not started it yet", "watch"),
+        (Progress("default/k", started=True), "groupage watch default/k", "nothing was sent"),
+    ],
+)
+def test_a_stopped_run_says_what_is_true_by_then(progress: Progress, said: str, unsaid: str) -> None:
+    for worker in (True, False):
+        told = how_to_go_on(progress, worker=worker)
+        assert said in told
+        assert unsaid not in told

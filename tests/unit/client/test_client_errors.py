@@ -33,7 +33,7 @@ def client(store: Store) -> Groupage:
         ({"tenant": "T"}, "tenant 'T'"),
         ({"labels": {"team": 7}}, "labels.team 7"),
         ({"policy": {"window": "many"}}, "policy.window many"),
-        ({"policy": {"windwo": 3}}, "policy windwo: there is no such field"),
+        ({"policy": {"windwo": 3}}, "unknown field windwo"),
         ({"policy": {"poll": "often"}}, "'often' is not a duration"),
         ({"endpoint": "/v1/images"}, "endpoint '/v1/images'"),
         ({"requests": 7}, "requests are a int"),
