@@ -1,6 +1,6 @@
 """Every failure that people have met with LLM batch jobs has a test that is named by its id.
 
-`CASES` lists the ids of the catalogue; `NAMED` those that a certain provider is known for. A test's name holds the id with an underscore: `test_RP_05_missing_lines_...`.
+`CASES` lists the ids of docs/cases.md; `NAMED` those that a certain provider is known for. A test's name holds the id with an underscore: `test_RP_05_missing_lines_...`.
 Tests of the emulator do not count: they show that a trial can be made, not that Groupage passes it.
 """
 
@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
+PAGE = TESTS.parent / "docs" / "cases.md"
 
 CASES = [
     "IV-01",
@@ -133,6 +134,13 @@ def test_tests_name_no_case_that_is_not_in_the_catalogue():
 
 def test_no_case_is_listed_twice():
     assert len(CASES) == len(set(CASES))
+
+
+def test_the_page_of_cases_tells_each_case_once_and_no_other():
+    rows = re.findall(r"^\| ([A-Z]{2,3}-\d\d) \| .+ \| .+ \|$", PAGE.read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(CASES)
+    # A mention outside of the rows is of a case that has one.
+    assert set(re.findall(r"\b[A-Z]{2,3}-\d\d\b", PAGE.read_text())) == set(CASES)
 
 
 def test_a_case_that_names_a_provider_is_tested_with_it():
