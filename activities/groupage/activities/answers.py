@@ -2,7 +2,7 @@
 
 Both are judged by the same rules, and nothing here raises: what cannot be read is `unreadable`.
 
-* An answer is a 2xx *and* a body shaped like an answer of its endpoint (cases.md RP-10). A body of
+* An answer is a 2xx *and* a body shaped like an answer of its endpoint (docs/cases.md RP-10). A body of
   the wrong shape is `unreadable`, a status other than 2xx is an error whatever the body looks like.
 * `finish_reason` "length" is `truncated` (RP-14); a content filter or a refusal is `refused` (RP-16).
   Both are answers: they were paid for, and the same bytes would end the same way.

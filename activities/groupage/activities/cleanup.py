@@ -21,7 +21,7 @@ SHOWN = 20
 
 
 async def clean_up_batch(context: Context, request: CleanUpBatch) -> CleanedUp:
-    """Delete the files, each on its own: one that cannot be deleted stops no other (cases.md CL-04).
+    """Delete the files, each on its own: one that cannot be deleted stops no other (docs/cases.md CL-04).
 
     What is left is tried again by the next attempts and then reported, "file-id: reason", at most SHOWN.
     """

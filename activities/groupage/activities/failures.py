@@ -8,7 +8,7 @@
     StoreError       -> "store.unavailable": retried by the activity's policy
     anything else    -> left as it is: Temporal names the failure by its class and retries it
 
-Messages are cut: the server keeps 4 KiB of a failure (temporal.md).
+Messages are cut: the server keeps 4 KiB of a failure.
 """
 
 from collections.abc import Generator
@@ -55,7 +55,7 @@ def batch_error(error: ProviderError) -> BatchError:
 
 
 def retry_delay_s(error_class: ErrorClass, retry_after_s: float | None, attempt: int) -> float:
-    """Seconds until the next attempt: never less than the server asked for (cases.md SDK-06)."""
+    """Seconds until the next attempt: never less than the server asked for (docs/cases.md SDK-06)."""
     first = RETRY_DELAYS_S.get(error_class, 5.0)
     grown = min(RETRY_DELAY_MAX_S, first * 2.0 ** min(max(attempt - 1, 0), 16))
     return max(grown, retry_after_s or 0.0)

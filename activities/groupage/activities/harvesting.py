@@ -129,7 +129,7 @@ class Reader:
         short_way = PlainChat(known, self._normaliser, into.writer).add if self._plain_chat else _not_tried
         lines = answered = failed = misses = 0
         line, answer = b"", None
-        # A binary file is split on 0x0A alone (cases.md RP-01).
+        # A binary file is split on 0x0A alone (docs/cases.md RP-01).
         with path.open("rb", buffering=1 << 20) as file:
             for number, line in enumerate(file, 1):
                 if not number % _LINES_BETWEEN_CHECKS:

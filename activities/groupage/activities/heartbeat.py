@@ -12,7 +12,7 @@ from temporalio import activity
 async def heartbeating(every_s: float, details: Callable[[], Any] | None = None) -> AsyncGenerator[None, None]:
     """Heartbeat now and every `every_s` seconds until the block ends, with what `details()` says then.
 
-    The event loop must stay free: work that blocks belongs in threads (temporal.md, section 5).
+    The event loop must stay free: work that blocks belongs in threads.
     """
 
     def beat() -> None:

@@ -5,7 +5,7 @@ segment at a time, so 20 million requests only take longer. The same round plann
 same objects, and a round whose plan stands is never planned anew: its shards may have been sent.
 
 Requests over the provider's limit for one line are not planned. They get their outcome at once, in
-a shard without a plan whose number follows the last planned one (cases.md IV-18).
+a shard without a plan whose number follows the last planned one (docs/cases.md IV-18).
 """
 
 import threading

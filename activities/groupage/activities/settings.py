@@ -17,7 +17,7 @@ class ProviderSettings:
     """One credential profile at one provider, and how to talk to it.
 
     Timeouts are seconds. They bound single network waits, not whole transfers: a transfer that
-    moves may take as long as it needs, one that hangs is dropped (cases.md SDK-07: both SDKs
+    moves may take as long as it needs, one that hangs is dropped (docs/cases.md SDK-07: both SDKs
     would wait 600 s by default).
     """
 
@@ -71,12 +71,12 @@ class ActivitySettings:
     """A catalog of one's own, merged over ours (groupage.schemas.catalog)."""
     create_visibility_s: float = 120.0
     """The settle window. A create call without a clear answer counts as unknown for this long after its
-    intent; only a look after it that finds nothing proves it absent (cases.md SU-02). The call itself has
+    intent; only a look after it that finds nothing proves it absent (docs/cases.md SU-02). The call itself has
     to begin within a quarter of it and to end within a further half (intents.py)."""
     not_visible_s: float = 900.0
-    """A 404 on a batch that we created means "not visible yet" for this long (cases.md PO-01)."""
+    """A 404 on a batch that we created means "not visible yet" for this long (docs/cases.md PO-01)."""
     files_late_s: float = 600.0
-    """How long an ended batch may lack the files that it must have (cases.md PO-08)."""
+    """How long an ended batch may lack the files that it must have (docs/cases.md PO-08)."""
     max_poll_s: float = 600.0
     """Longest pause between two looks at a batch."""
     heavy_steps: int = 2

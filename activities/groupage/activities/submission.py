@@ -1,4 +1,4 @@
-"""Submitting a shard: find or create, so that no request is paid for twice (design.md, promise 2).
+"""Submitting a shard: find or create, so that no request is paid for twice (docs/how-it-works.md, promise 2).
 
 Each attempt takes the same way from the start, whatever an earlier one may have done::
 
@@ -209,7 +209,7 @@ class _Attempt:
             return await self.provider.upload(submission)
         except ProviderError as error:
             if error.error_class is ErrorClass.quota and await free_files(self.context, self.shard.job):
-                # The account is full of files: ours of finished jobs are gone now (cases.md CL-01).
+                # The account is full of files: ours of finished jobs are gone now (docs/cases.md CL-01).
                 return await self.provider.upload(submission)
             if error.error_class in REFUSALS:
                 await self._refuse(error, [])

@@ -2,8 +2,8 @@
 
 A look that ends nothing raises a BENIGN error whose retry delay is the pause; what was seen goes into the
 heartbeat details, where the next attempt and `temporal workflow describe` find it. So a day of waiting
-costs eleven history events and no worker slot (temporal.md, 2.1). Each look stands by itself: a failed one
-says nothing about the batch (cases.md PO-02, PO-03, PO-22).
+costs eleven history events and no worker slot. Each look stands by itself: a failed one
+says nothing about the batch (docs/cases.md PO-02, PO-03, PO-22).
 """
 
 import asyncio

@@ -6,7 +6,7 @@ its first words and carries its fingerprint::
     Re: "Translate 17 into French" [9f86d081884c7d65] Considered and answered ...
 
 One answer in 32 holds U+2028, U+2029 and U+0085 raw and characters of other scripts: legal inside a
-JSON string, and cut by whoever splits lines with str.splitlines (cases.md RP-01).
+JSON string, and cut by whoever splits lines with str.splitlines (docs/cases.md RP-01).
 """
 
 import base64

@@ -30,7 +30,7 @@ from groupage.emulator.worker import Worker, WorkFailed
 log = logging.getLogger("groupage.emulator")
 
 FILE_LIFE_S = 30 * 86_400.0
-"""Batch files expire after 30 days (providers.md section 1)."""
+"""Batch files expire after 30 days, says OpenAI's reference."""
 _RETRY_S = 1.0
 _SWEEP_S = 60.0
 

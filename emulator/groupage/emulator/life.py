@@ -15,7 +15,7 @@ CHECK_SHARE, RUN_SHARE = 0.1, 0.95
 """Of the turnaround: validating takes the first tenth, finalizing the last twentieth."""
 CHECK_MAX_S = 60.0
 CANCELLING_PACE = 0.25
-"""While cancelling, lines go on finishing at this share of the usual pace (cases.md PO-15)."""
+"""While cancelling, lines go on finishing at this share of the usual pace (docs/cases.md PO-15)."""
 
 
 @dataclass(slots=True)

@@ -80,7 +80,7 @@ class BatchStatus(Message):
     error_files: list[str] = Field(default_factory=list)
     settles_as: BatchPhase | None = None
     """Set while `phase` is finalizing: the provider says that the batch has ended so, but does not name the
-    result files that it must have (cases.md PO-08)."""
+    result files that it must have (docs/cases.md PO-08)."""
     error: BatchError | None = None
     warning: str = ""
     created_at: datetime | None = None

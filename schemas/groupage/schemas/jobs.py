@@ -39,7 +39,7 @@ class JobPolicy(Written):
     max_failed_share: float = Field(0.5, gt=0, le=1)
     """Share of permanent failures in the first shard above which the job asks."""
     settle: Duration = timedelta(minutes=30)
-    """How long a cancelled batch may take to end (25 minutes were seen, cases.md PO-15)."""
+    """How long a cancelled batch may take to end (25 minutes were seen, docs/cases.md PO-15)."""
     safety_factor: float = Field(1.5, ge=1, le=10)
     """Escalation reckons sync work to take this times as long as computed."""
     escalate: bool = True

@@ -4,7 +4,7 @@ from groupage.schemas._base import Message
 from pydantic import Field
 
 PAYLOAD_MAX_BYTES = 32 * 1024
-"""Largest message through Temporal (design.md); Temporal itself warns at 512 KiB, fails at 2 MiB."""
+"""Largest message through Temporal; Temporal itself warns at 512 KiB, fails at 2 MiB."""
 
 REQUEST_ID_MAX_BYTES = 4 * 1024
 """Longest caller's id, UTF-8. With the labels it fits the index's 16-bit body offset."""

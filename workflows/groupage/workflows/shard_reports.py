@@ -66,7 +66,7 @@ def _has_lines(status: BatchStatus) -> bool:
 
 
 def refused_for_quota(status: BatchStatus) -> bool:
-    """The provider took the batch and failed it for its quota before any request ran (cases.md QU-01)."""
+    """The provider took the batch and failed it for its quota before any request ran (docs/cases.md QU-01)."""
     quota = status.error is not None and status.error.error_class is ErrorClass.quota
     return status.phase is BatchPhase.failed and quota and not _has_lines(status)
 

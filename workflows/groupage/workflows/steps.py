@@ -23,7 +23,7 @@ from groupage.workflows.policy.pace import shard_requests, sync_shard_requests
 from groupage.workflows.policy.questions import Question, account_question, cost_question, mostly_failed_question
 
 CONTINUE_AT_EVENTS = 2_000
-"""Far below the server's own suggestion (4,096), because signals go on while it is being done (temporal.md, 2.2)."""
+"""Far below the server's own suggestion (4,096), because signals go on while it is being done."""
 
 ROUNDS_MAX = 90
 """A tag has two digits for the round."""

@@ -43,7 +43,7 @@ class Clients:
         config = Config(
             connect_timeout=settings.connect_timeout_s,
             read_timeout=read_timeout_s,
-            # One layer retries, and it is not this one (cases.md SU-04).
+            # One layer retries, and it is not this one (docs/cases.md SU-04).
             retries={"total_max_attempts": 1, "mode": "standard"},
             max_pool_connections=POOL,
             user_agent_extra="groupage",

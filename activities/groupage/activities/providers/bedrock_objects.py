@@ -1,7 +1,7 @@
 """Objects in S3 on their way to and from Bedrock, in flat memory. All functions block: run them in threads.
 
 Up: parts of 8 MiB, one after another, so that an upload holds one part. Down: one stream to a file, its
-length checked against what was promised (cases.md RP-04).
+length checked against what was promised (docs/cases.md RP-04).
 """
 
 import logging

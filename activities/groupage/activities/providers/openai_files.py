@@ -2,7 +2,7 @@
 
 Up: the SDK streams an open file object in 64 KiB pieces with a Content-Length; given a path it would read
 the whole file into memory first (openai 3.57, `_files.py`). Down: the body's raw bytes are taken as they
-come, unzipped here if need be, never decoded to text (cases.md RP-20), and a body that ends early is an
+come, unzipped here if need be, never decoded to text (docs/cases.md RP-20), and a body that ends early is an
 error (RP-04).
 """
 

@@ -4,7 +4,7 @@
     gs://bucket/groupage/gk3v9q2-4f7xk2m9ab3cd-r0-s7/output/prediction-gemini-2.5-flash-2026-…/predictions.jsonl
 
 Flat memory both ways: up in one resumable stream of 8 MiB pieces, on condition that there is no such object;
-down in ranges of one generation, checked against its size and CRC32C (cases.md RP-04).
+down in ranges of one generation, checked against its size and CRC32C (docs/cases.md RP-04).
 """
 
 import base64

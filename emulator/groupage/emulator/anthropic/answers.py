@@ -23,7 +23,7 @@ def _prompt(body: dict[str, Any]) -> Any:
 
 
 def _check(body: dict[str, Any]) -> None:
-    """What the API refuses in a batch's params (providers.md section 3)."""
+    """What the API refuses in a batch's params, by its reference."""
     if not isinstance(body.get("model"), str) or not body["model"]:
         raise BadBody("model: Field required", "model")
     limit = body.get("max_tokens")

@@ -17,7 +17,7 @@ MAX_REQUESTS = 100_000
 MAX_BYTES = 256 * 1024 * 1024
 LIST_MAX, LIST_DEFAULT = 1000, 20
 WINDOW_S = 86_400.0
-"""Of the API reference, see providers.md section 3."""
+"""Of the API reference."""
 _CUSTOM_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 

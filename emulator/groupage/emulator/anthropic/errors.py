@@ -23,7 +23,7 @@ CREDIT = (
     "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or "
     "purchase credits."
 )
-"""What an account without credit is told, as an invalid_request_error (cases.md QU-06)."""
+"""What an account without credit is told, as an invalid_request_error (docs/cases.md QU-06)."""
 
 
 def error_of(status: int, code: str | None, message: str | None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ WORDS = {
     "cancelling": "Canceling",
     "cancelled": "canceled",
 }
-"""How the samples of batch-rest.md spell states."""
+"""How the samples of Microsoft's REST guide spell states."""
 
 
 async def create(call: Call) -> Reply:

@@ -10,7 +10,7 @@ from groupage.emulator.state import File
 
 EXPIRY_LEAST_S = 14 * 86_400
 FILES_MAX, EXPIRING_FILES_MAX = 500, 10_000
-"""Batch input files of one resource, without and with an expiry (global-batch-limits.md)."""
+"""Batch input files of one resource, without and with an expiry (Microsoft's list of batch limits)."""
 
 
 def is_processed(call: Call, file: File) -> bool:

@@ -20,7 +20,7 @@ _CODES = {
     "too_many_inputs": "invalid_request",
     "file_too_large": "invalid_request",
 }
-"""To the codes of batch-rest.md; the others are the same there."""
+"""To the codes of Microsoft's REST guide; the others are the same there."""
 
 FILTERED = {
     "error": {

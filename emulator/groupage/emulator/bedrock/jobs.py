@@ -30,7 +30,7 @@ _LONGEST = {"jobName": 63, "clientRequestToken": 256}
 _S3_URI = re.compile(r"s3://[a-z0-9][-.a-z0-9]{1,61}[a-z0-9](?:/[-!_*'().a-z0-9A-Z]+(?:/[-!_*'().a-z0-9A-Z]+)*)?/?")
 _HOURS = (24, 168)
 _MAX_BYTES = 1_000_000_000
-"""Of an input file: providers.md section 6."""
+"""Of an input file, by AWS's quotas."""
 _PAGE_MAX, _PAGE_DEFAULT = 1000, 100
 
 _WORDS = {

@@ -20,7 +20,7 @@ from groupage.emulator.gemini.questions import camel
 from groupage.emulator.life import Batch, View, view
 
 WINDOW_S = 48 * 3600.0
-"""After it a batch expires, and all its results with it (providers.md section 5)."""
+"""After it a batch expires, and all its results with it, by Google's documentation."""
 PAGE_DEFAULT, PAGE_MAX = 50, 1000
 MAX_REQUESTS = 200_000
 """Nothing is published."""

@@ -16,7 +16,7 @@ from groupage.emulator.gemini.questions import camel
 from groupage.emulator.state import File
 
 FILE_LIFE_S = 48 * 3600.0
-"""Files API: kept for 48 hours (providers.md section 5)."""
+"""Files API: kept for 48 hours, by Google's documentation."""
 MAX_FILE_BYTES = 2_000_000_000
 MAX_PROJECT_BYTES = 20_000_000_000
 PAGE_DEFAULT, PAGE_MAX = 10, 100

@@ -10,7 +10,7 @@ from groupage.schemas import ENDPOINTS
 
 LIST_MAX, LIST_DEFAULT = 100, 20
 METADATA_PAIRS, METADATA_KEY, METADATA_VALUE = 16, 64, 512
-"""Of the API reference, see providers.md section 1."""
+"""Of the API reference."""
 
 
 async def create(call: Call) -> Reply:

@@ -25,7 +25,7 @@ from groupage.emulator.vertex.lines import DIALECT
 from groupage.emulator.vertex.rows import rows_of
 
 QUEUE_S, RUN_S = 72 * 3600.0, 24 * 3600.0
-"""A job that has not begun by then expires; one that has runs so long (providers.md section 4)."""
+"""A job that has not begun by then expires; one that has runs so long, by Google's documentation."""
 PAGE_DEFAULT, PAGE_MAX = 100, 1000
 
 STATES = (

@@ -40,7 +40,7 @@ SETTLE_PRIOR: tuple[tuple[float, float], ...] = (
     (14_400.0, 1.0),
 )
 """(seconds, share of cancelled batches that have ended by then). "Up to ten minutes" say the providers'
-pages, 25 were seen (cases.md PO-15). Stretched like PRIOR."""
+pages, 25 were seen (docs/cases.md PO-15). Stretched like PRIOR."""
 
 PRIOR_WEIGHT = 4.0
 TURNAROUNDS_KEPT = 32

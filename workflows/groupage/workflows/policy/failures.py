@@ -8,7 +8,7 @@ PERMANENT = frozenset({ErrorClass.invalid, ErrorClass.too_large})
 """The same bytes would fail again."""
 
 ONCE_MORE = frozenset({ErrorClass.missing, ErrorClass.unreadable, ErrorClass.unknown})
-"""Nobody knows why: tried once more (cases.md PF-08), because each try may have been billed."""
+"""Nobody knows why: tried once more (docs/cases.md PF-08), because each try may have been billed."""
 
 LATE_CLASSES = frozenset(
     {
