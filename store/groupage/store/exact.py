@@ -1,8 +1,9 @@
 """The careful way to read a JSON line, for the few that the fast way might alter.
 
 orjson turns integers beyond 64 bits into floats, rounds long decimals, keeps the last of two equal
-keys and refuses lone surrogates. A body must not be altered silently: here such a line keeps its
-bytes (white space outside strings removed), or is refused where readers would disagree about it.
+keys and refuses lone surrogates and numbers beyond a float. A body must not be altered silently: here such
+a line keeps its bytes (white space outside strings removed), or is refused where readers would disagree
+about it. Of a body that orjson refuses, parsing.py makes a refusal.
 """
 
 import json

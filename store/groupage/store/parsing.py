@@ -13,6 +13,7 @@ no words for is refused here, with the field's name, before anything is sent any
 """
 
 import json
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -40,6 +41,7 @@ _FIELD = {
 
 _STRICT = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 _WHITE = b" \t\r\n"
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 _dumps = orjson.dumps
 _loads = orjson.loads
 
@@ -155,7 +157,11 @@ def _read(raw: bytes) -> tuple[Any, dict[str, bytes] | None]:
         obj = _loads(raw)
         return (obj, None) if _faithful(obj, raw) else read_exactly(raw)
     except orjson.JSONDecodeError:
-        return read_exactly(raw)
+        obj, raws = read_exactly(raw)
+        for name in _SOURCES:
+            if raws is not None and name in raws:
+                _readable_by_all(raws[name])
+        return obj, raws
     except (orjson.JSONEncodeError, RecursionError):
         raise LineRefused("too_deep", "nested too deeply") from None
 
@@ -290,7 +296,19 @@ def _body_json(body: dict[str, Any]) -> bytes:
             data = json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise LineRefused("bad_body", f"the body is not JSON: {str(error)[:200]}") from None
+        _readable_by_all(data)
     return data
+
+
+def _readable_by_all(body: bytes) -> None:
+    """Raises LineRefused for JSON that strict readers refuse: a provider that is strict fails the whole file for it."""
+    try:
+        _loads(body)
+    except orjson.JSONDecodeError:
+        half = _HALF_PAIR.search(json.dumps(json.loads(body, parse_int=str), ensure_ascii=False))
+        what = f"half a surrogate pair (\\u{ord(half[0]):04x})" if half else "a number beyond what readers can hold"
+        message = f"the body holds {what}: strict JSON readers refuse the whole file for it"
+        raise LineRefused("bad_body", message) from None
 
 
 def _unknown_endpoint(given: Any, rules: Rules) -> LineRefused:
