@@ -7,7 +7,12 @@ own settings (address, namespace, TLS, API key) are Temporal's: `TEMPORAL_ADDRES
 directory is not read: it could send somebody's credentials elsewhere.
 """
 
+import logging
 import os
+import re
+import tomllib
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,13 +21,29 @@ from platformdirs import user_config_path, user_state_path
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    TomlConfigSettingsSource,
+    SettingsError,
 )
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 
+PREFIX = "GROUPAGE_"
 CONFIG_VARIABLE = "GROUPAGE_CONFIG"
+
+WORKER_SETTINGS = (
+    "providers", "catalog", "graceful_shutdown", "max_concurrent_activities", "threads", "max_cached_workflows",
+    "metrics", "log_level", "log_format", "activities",
+)  # fmt: skip
+"""What workers read besides (groupage.workers.settings): a file is shared with them."""
+
+ADAPTERS_PREFIXES = tuple(
+    f"{PREFIX}{name}_" for name in ("AZURE", "BEDROCK", "VERTEX", "GEMINI", "ANTHROPIC", "OPENAI_COMPATIBLE", "TEST")
+)
+"""Variables that adapters and tests read themselves."""
+
+log = logging.getLogger(__name__)
+_warned: set[str] = set()
 
 S = TypeVar("S", bound=BaseSettings)
 
@@ -77,25 +98,99 @@ class ClientSettings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         del dotenv_settings, file_secret_settings
         path = config_file()
-        toml = (TomlConfigSettingsSource(settings_cls, path),) if path else ()
-        return (init_settings, env_settings, *toml)
+        file = (InitSettingsSource(settings_cls, init_kwargs=read_file(path, settings_cls)),) if path else ()
+        return (init_settings, env_settings, *file)
 
     @property
     def store_url(self) -> str:
         return self.store or (self.state_dir / "store").as_uri()
 
 
-def load_settings(kind: type[S], **given: Any) -> S:
-    """Settings from all sources; arguments that are None count as not given. UsageError names what is wrong."""
+def read_file(path: Path, kind: type[BaseSettings]) -> dict[str, Any]:
+    """What stands in the TOML file. UsageError with file and line where it is none, or sets what there is not."""
     try:
-        return kind(**{name: value for name, value in given.items() if value is not None})
+        # Editors of some systems begin a file with a byte order mark; it means nothing.
+        text = path.read_bytes().decode("utf-8-sig")
+        values = tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8", hint="save it as UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(
+            f"{path} is not TOML: {error}", hint='write it like `store = "s3://bucket/prefix"`, texts in quotes'
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+    known = sorted({*kind.model_fields, *ClientSettings.model_fields, *WORKER_SETTINGS})
+    for name in values:
+        if name not in known:
+            likely = get_close_matches(name, known, n=1)
+            meant = f": did you mean {likely[0]}?" if likely else ""
+            raise UsageError(
+                f"{path}{_line_of(name, text)}: there is no setting {name}{meant}", hint=f"known: {', '.join(known)}"
+            )
+    return values
+
+
+def _line_of(name: str, text: str) -> str:
+    """`, line 3` of a top-level key or table, if it can be told."""
+    sets = re.compile(rf"""\s*\[*\s*["']?{re.escape(name)}["']?\s*[=.\]]""")
+    number = next((n for n, line in enumerate(text.split("\n"), 1) if sets.match(line)), None)
+    return f", line {number}" if number else ""
+
+
+def unknown_variables(own: Iterable[str] = ()) -> list[str]:
+    """A sentence for each GROUPAGE_* variable that nothing reads; `own` are names that settings point to."""
+    known = sorted({PREFIX + name.upper() for name in (*ClientSettings.model_fields, *WORKER_SETTINGS)})
+    found = []
+    for name in sorted(os.environ):
+        upper = name.upper()
+        if not upper.startswith(PREFIX) or upper == CONFIG_VARIABLE or name in own:
+            continue
+        if upper.partition("__")[0] in known or upper.startswith(ADAPTERS_PREFIXES):
+            continue
+        likely = get_close_matches(upper, [*known, CONFIG_VARIABLE], n=1)
+        found.append(f"nothing reads {name}" + (f": did you mean {likely[0]}?" if likely else ""))
+    return found
+
+
+def load_settings(kind: type[S], **given: Any) -> S:
+    """Settings from all sources; arguments that are None count as not given. UsageError names what is wrong.
+
+    A variable that looks like a setting and is none is only warned of: it may be somebody else's.
+    """
+    try:
+        settings = kind(**{name: value for name, value in given.items() if value is not None})
+    except SettingsError as error:
+        named = re.search(r'field "(\w+)"', str(error))
+        variable = PREFIX + (named[1].upper() if named else "*")
+        raise UsageError(
+            f"{variable} is not JSON",
+            hint=f"write a JSON object, or one variable for each part: {variable}__NAME=value",
+        ) from error
     except ValidationError as error:
         found = "; ".join(
-            f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}" for problem in error.errors()
+            f"{_told_by(problem['loc'])}: {problem['msg'].removeprefix('Value error, ')}" for problem in error.errors()
         )
         raise UsageError(
-            f"settings are wrong: {found}", hint="see GROUPAGE_* in the environment and the configuration file"
+            f"settings are wrong: {found}", hint="mend it there; `groupage doctor` tells which file is read"
         ) from error
+    profiles = getattr(settings, "providers", {}).values()
+    for sentence in unknown_variables([each.api_key_env for each in profiles]):
+        if sentence not in _warned:
+            _warned.add(sentence)
+            log.warning(sentence)
+    return settings
+
+
+def _told_by(place: tuple[int | str, ...]) -> str:
+    """`store_options (GROUPAGE_STORE_OPTIONS)`, or with the file and line."""
+    name = ".".join(str(part) for part in place)
+    variable = PREFIX + str(place[0]).upper()
+    if any(each.upper() == variable or each.upper().startswith(f"{variable}__") for each in os.environ):
+        return f"{name} ({variable})"
+    path = config_file()
+    line = _line_of(str(place[0]), path.read_bytes().decode("utf-8-sig")) if path else ""
+    return f"{name} ({path}{line})" if line else name
 
 
 def temporal_connect_config() -> ClientConnectConfig | None:

@@ -1,10 +1,14 @@
 """A command that is refused leaves nothing behind: the corrected one may have the same key."""
 
+import os
+import re
 from pathlib import Path
 
 import pytest
 from groupage.cli import entry
 from groupage.cli.run import Progress, how_to_go_on
+from groupage.client.config import WORKER_SETTINGS, ClientSettings, unknown_variables
+from groupage.workers.settings import Settings
 
 LINE = b'{"id": "1", "prompt": "hello"}\n'
 
@@ -74,3 +78,31 @@ def test_a_stopped_run_says_what_is_true_by_then(progress: Progress, said: str, 
         told = how_to_go_on(progress, worker=worker)
         assert said in told
         assert unsaid not in told
+
+
+def test_a_file_shared_with_workers_may_hold_whatever_they_read() -> None:
+    assert {*WORKER_SETTINGS} == {*Settings.model_fields} - {*ClientSettings.model_fields}
+
+
+def test_every_variable_of_our_own_that_is_documented_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that adapters read as well."""
+    for name in list(os.environ):
+        if name.startswith("GROUPAGE_"):
+            monkeypatch.delenv(name)
+    docs = "".join(path.read_text() for path in (Path(__file__).parents[3] / "docs").glob("*.md"))
+    names = set(re.findall(r"GROUPAGE_[A-Z_]*[A-Z]", docs))
+    assert len(names) > 10
+    for name in names:
+        monkeypatch.setenv(name, "1")
+    assert unknown_variables() == []
+
+
+@pytest.mark.parametrize("name", ["GROUPAGE_PROVIDERS", "GROUPAGE_ACTIVITIES"])
+def test_wrong_settings_are_no_bug_of_ours(
+    source: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "foo")
+    assert entry.run(["run", str(source), "--model", "m"]) == 2
+    said = capsys.readouterr().err
+    assert f"{name} is not JSON" in said
+    assert "Traceback" not in said

@@ -68,6 +68,55 @@ def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         load_settings(ClientSettings)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"store = s3://x\n", "is not TOML"),
+        ('store = "x"\n'.encode("utf-16"), "is not UTF-8"),
+        (b'# mine\nstoer = "s3://x"\n', "line 2: there is no setting stoer: did you mean store?"),
+        (b'store = "s3://x"\n[provider.openai]\napi_key_env = "X"\n', "line 2: there is no setting provider"),
+        (b"\n[store_options]\nregion = 7\n", "store_options.region"),
+    ],
+)
+def test_a_wrong_file_is_named_with_line_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes, said: str
+) -> None:
+    file = tmp_path / "groupage.toml"
+    file.write_bytes(content)
+    monkeypatch.setenv("GROUPAGE_CONFIG", str(file))
+    with pytest.raises(UsageError) as caught:
+        load_settings(ClientSettings)
+    assert said in str(caught.value)
+    assert "groupage.toml" in str(caught.value)
+    assert caught.value.hint
+
+
+def test_a_byte_order_mark_before_the_settings_means_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "groupage.toml"
+    file.write_bytes(b'\xef\xbb\xbfstore = "s3://x"\nlog_level = "warning"\n')
+    monkeypatch.setenv("GROUPAGE_CONFIG", str(file))
+    assert load_settings(ClientSettings).store == "s3://x"
+
+
+def test_a_variable_that_should_be_json_and_is_not_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROUPAGE_STORE_OPTIONS", "foo")
+    with pytest.raises(UsageError, match="GROUPAGE_STORE_OPTIONS is not JSON") as caught:
+        load_settings(ClientSettings)
+    assert "GROUPAGE_STORE_OPTIONS__" in caught.value.hint
+
+
+def test_a_misspelt_variable_is_warned_of_and_others_are_not(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("GROUPAGE_LOG_LEVLE", "GROUPAGE_BEDROCK_BUCKET", "GROUPAGE_PROVIDERS__X__KIND", "GROUPAGE_THREADS"):
+        monkeypatch.setenv(name, "1")
+    load_settings(ClientSettings)
+    load_settings(ClientSettings)
+    assert [record.message for record in caplog.records] == [
+        "nothing reads GROUPAGE_LOG_LEVLE: did you mean GROUPAGE_LOG_LEVEL?"
+    ]
+
+
 def test_a_server_is_configured_by_address_or_profile_and_by_nothing_else(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
