@@ -106,3 +106,36 @@ def test_wrong_settings_are_no_bug_of_ours(
     said = capsys.readouterr().err
     assert f"{name} is not JSON" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("provider", "variable", "address"),
+    [
+        ("openai", "OPENAI_BASE_URL", "127.0.0.1:8000/v1"),
+        ("openai", "OPENAI_BASE_URL", "localhost:8000/v1"),
+        ("openai", "OPENAI_BASE_URL", "http://"),
+        ("openai", "OPENAI_BASE_URL", "http://host:port/v1"),
+        ("azure", "AZURE_OPENAI_ENDPOINT", "name.openai.azure.com"),
+        ("anthropic", "ANTHROPIC_BASE_URL", "proxy/anthropic"),
+        ("gemini", "GOOGLE_GEMINI_BASE_URL", "proxy"),
+        ("groq", "GROQ_OPENAI_BASE_URL", "proxy/v1"),
+        ("bedrock", "GROUPAGE_PROVIDERS__BEDROCK__BASE_URL", "bedrock.local"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_at_the_start(
+    source: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    provider: str,
+    variable: str,
+    address: str,
+) -> None:
+    for name in ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GROQ_API_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv(variable, address)
+    assert entry.run(["run", str(source), "--provider", provider, "--model", "m", "--key", "k"]) == 2
+    said = capsys.readouterr().err
+    assert f"the address {address!r}" in said
+    assert ("base_url" if "PROVIDERS" in variable else variable) in said
+    assert "http://" in said
+    assert accepted(source) == []

@@ -1,8 +1,10 @@
 """Whether this process could run a job at a provider at all: asked before the job is started, without any call."""
 
 import os
+from urllib.parse import urlsplit
 
 from groupage.activities.registry import Context
+from groupage.activities.settings import ProviderSettings
 from groupage.schemas.catalog import ProviderFacts, load_catalog
 from groupage.schemas.errors import ProviderError, UsageError
 from groupage.store.objects import Store
@@ -50,6 +52,12 @@ def check_provider(settings: Settings, store: Store, provider: str, profile: str
             f"provider {provider}: no address is known; nothing was sent",
             hint=f"set {told_by.value if told_by else 'its address'}, or base_url in the settings (providers.{provider})",
         )
+    if facts is not None and facts.dialect != "vertex" and address and not _is_web_address(address):
+        # Told later, it would look like an account's error, with a question to a person.
+        raise UsageError(
+            f"provider {provider}: the address {address!r}{_told_by(facts, given, address)} is none; nothing was sent",
+            hint=f"write https://{address.partition('://')[2] or address}, or http:// for a server without TLS",
+        )
     if given is None or facts is None or not facts.needs_key.value or facts.base_url is None:
         return
     usual = facts.api_key_env.value if facts.api_key_env else ""
@@ -60,3 +68,19 @@ def check_provider(settings: Settings, store: Store, provider: str, profile: str
             f"provider {provider}: no API key is known; nothing was sent",
             hint=f"set {' or '.join(variables)}, or name another variable in the settings (providers.{provider}.api_key_env)",
         )
+
+
+def _is_web_address(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        # A port that is no number.
+        return False
+
+
+def _told_by(facts: ProviderFacts, given: ProviderSettings | None, address: str) -> str:
+    if given is not None and given.base_url == address:
+        return " (base_url in the settings)"
+    variables = [each.value for each in (facts.base_url_env, facts.root_env) if each is not None]
+    return next((f" ({variable})" for variable in variables if os.environ.get(variable) == address), "")
