@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from groupage.schemas import ErrorClass, JobPolicy, JobState, ShardReport
 from groupage.schemas.limits import PAYLOAD_MAX_BYTES
-from groupage.schemas.signals import SEARCH_ATTRIBUTES, SIGNAL_SHARD_DONE
+from groupage.schemas.signals import SEARCH_ATTRIBUTES, SIGNAL_SHARD_DONE, SIGNAL_STOP, StopBatch
 from groupage.workflows import steps
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey
@@ -109,6 +109,40 @@ async def test_an_unsettled_batch_is_reported_in_time_and_harvested_late_as_wast
     assert report.phase == "cancelled"
     assert live.world.calls["cancel_batch"] == 1
     assert live.world.calls["clean_up_batch"] == 1
+
+
+async def stopped_in_doubt(live: Jobs, **doubt: object) -> ShardReport:
+    """A job of ten requests whose first shard is told to stop while nobody knows whether it has a batch."""
+    live.world.requests = 10
+    first = Script(turnaround_s=9e9, doubt_s=6, progress=0.5, **doubt)
+    live.world.script = lambda r, s: first if r == 0 else Script(turnaround_s=9)
+    handle = await live.start(policy=POLICY)
+    shard = live.client.get_workflow_handle("job/t/k/r0-s000")
+    await running(live, shard.id)
+    while not live.world.batches:  # noqa: ASYNC110 - the world fills up in this loop's own activities
+        await asyncio.sleep(0.1)
+    await shard.signal(SIGNAL_STOP, StopBatch(reason="not needed", settle_s=3.0))
+    assert (await handle.result()).state is JobState.completed
+    assert live.world.plans[1].actions[ErrorClass.cancelled] == "resubmit", "the job did not wait"
+    return await ended(live, shard.id)
+
+
+async def test_SU_02_a_batch_that_shows_after_the_job_went_on_is_cancelled_harvested_and_counted(live):
+    """Promises 2 and 8, where the doubt about a create call outlasts the time that a stopped shard has."""
+    report = await stopped_in_doubt(live)
+    batch = next(iter(live.world.batches.values()))
+    assert batch.cancelled_at is not None
+    assert (report.batch_id, report.phase, report.unsettled) == (batch.id, "cancelled", False)
+    assert len(live.world.paid_twice()) == 5
+    assert batch.id in [cleaned.batch_id for cleaned in live.world.cleaned]
+    assert not live.world.finalized.left_behind
+
+
+async def test_a_doubt_that_ends_without_a_batch_ends_the_shard(live):
+    report = await stopped_in_doubt(live, lost=True)
+    assert (report.batch_id, report.unsettled, report.unanswered) == ("", False, {ErrorClass.not_sent: 10})
+    assert not live.world.paid_twice()
+    assert not live.world.finalized.left_behind
 
 
 async def test_a_shard_whose_job_is_gone_still_harvests_and_cleans_up(live):

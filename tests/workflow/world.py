@@ -69,6 +69,10 @@ class Script:
     """Each submission attempt takes one of these, until there are none left."""
     submit_s: float = 0.0
     """Real seconds that submitting takes."""
+    doubt_s: float = 0.0
+    """Server seconds for which nobody can tell whether the create call made a batch."""
+    lost: bool = False
+    """It made none, as turns out at the end of the doubt."""
     waste: Decimal = Decimal(0)
 
 
@@ -86,6 +90,18 @@ class Batch:
         if self.cancelled_at is not None and self.script.cancel_s is not None:
             end = min(end, self.cancelled_at + timedelta(seconds=self.script.cancel_s))
         return end
+
+    def in_doubt(self, at: datetime) -> bool:
+        return at < self.submitted_at + timedelta(seconds=self.script.doubt_s)
+
+
+def in_doubt() -> ApplicationError:
+    return ApplicationError(
+        "it is not known yet whether it was submitted",
+        type="waiting",
+        category=ApplicationErrorCategory.BENIGN,
+        next_retry_delay=timedelta(seconds=1),
+    )
 
 
 def failure(error: BatchError) -> ApplicationError:
@@ -229,6 +245,8 @@ class World:
         await asyncio.sleep(script.submit_s)
         for batch in self.batches.values():
             if batch.shard == key and batch.id not in argument.not_ids:
+                if batch.in_doubt(await self.now()):
+                    raise in_doubt()
                 return self._submitted(batch, adopted=True)
         if script.refuse:
             refusal = script.refuse.pop(0)
@@ -239,6 +257,8 @@ class World:
         self.batches[batch.id] = batch
         self.running_batches_max = max(self.running_batches_max, len(self.live(now)))
         self.sent.update(batch.members)
+        if batch.in_doubt(now):
+            raise in_doubt()
         return self._submitted(batch, adopted=False)
 
     def _script(self, key: tuple[int, int]) -> Script:
@@ -305,6 +325,10 @@ class World:
         key = (argument.shard.round, argument.shard.shard)
         for batch in self.batches.values():
             if batch.id == argument.batch_id or (not argument.batch_id and batch.shard == key):
+                if batch.in_doubt(await self.now()):
+                    raise in_doubt()
+                if batch.script.lost:
+                    break
                 batch.cancelled_at = batch.cancelled_at or await self.now()
                 return self._status(batch, await self.now())
         return BatchStatus(batch_id="", phase=BatchPhase.cancelled, raw_state="absent")

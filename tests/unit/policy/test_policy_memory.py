@@ -66,6 +66,15 @@ def test_a_late_harvest_replaces_the_provisional_report_and_its_cost_is_waste():
     assert left_behind_named(m) == []
 
 
+def test_a_batch_that_nobody_could_see_is_named_once_it_shows():
+    m = memory(current=a_round(running=[3], next_batch=10))
+    shard = ShardRef(job=JOB, round=0, shard=3)
+    assert absorb(m, unsettled(shard, 10, "", "escalation"))
+    assert left_behind_named(m) == ["batch (unknown) of shard 0-3 had not ended"]
+    absorb(m, unsettled(shard, 10, "batch-1", "escalation"))
+    assert left_behind_named(m) == ["batch batch-1 of shard 0-3 had not ended"]
+
+
 def test_files_left_behind_are_named_once_and_bounded():
     m = memory(current=a_round())
     for n in range(200):

@@ -164,6 +164,9 @@ def absorb(memory: JobMemory, report: ShardReport) -> bool:
         memory.waste_usd += report.cost_usd + report.waste_usd
         return True
     return False
+    if key in memory.unsettled and report.unsettled and report.batch_id:
+        # What it was in doubt about has shown.
+        memory.unsettled[key] = report.batch_id
 
 
 def count_sync(memory: JobMemory, report: ShardReport) -> None:

@@ -215,6 +215,8 @@ class ProviderBatch:
         reason = self._stop.reason
         self._say("Stopping", f"{reason}; waiting up to {self._stop.settle_s:.0f} s for the batch to end")
         status = await self._cancel(batch_id, timedelta(seconds=max(1.0, self._settle_left_s())))
+        if status is None and not batch_id and workflow.patched("wait-out-doubt"):
+            status = await self._doubt_over()
         accepted = status is not None
         if status is not None and not status.batch_id:
             return await self._finish(not_run(self._shard, self._requests, reason))
@@ -222,13 +224,23 @@ class ProviderBatch:
             self._keep(status.input_files)
             batch_id = status.batch_id
         if not batch_id:
-            # Neither submitted nor looked for in time: the sweep finds the batch by its tag, if there is one.
             return await self._finish(unsettled(self._shard, self._requests, "", reason))
         if status is None or not status.phase.ended:
             status = await self._settle(batch_id, submitted_at, accepted=accepted)
         if status is None:
             return await self._finish(unsettled(self._shard, self._requests, batch_id, reason))
         return await self._harvest(status, submitted_at)
+
+    async def _doubt_over(self) -> BatchStatus | None:
+        """Once it is known whether there is a batch, the job long gone on: found by the tag (or, where batches
+        carry none, by what it holds) and told to stop, or proven absent. None if that took longer than any batch.
+        """
+        assert self._stop is not None
+        self._say(
+            "In doubt", "it is not known yet whether a batch was made; the job goes on, the answers would be waste"
+        )
+        await self._report(unsettled(self._shard, self._requests, "", self._stop.reason))
+        return await self._cancel("", _LATE_WAIT)
 
     async def _cancel(self, batch_id: str, within: timedelta) -> BatchStatus | None:
         """What the provider says after it was told to cancel; None if it did not answer in time."""
