@@ -139,7 +139,10 @@ class _Demo:
         )
         await start_job(stack.connection, stack.store, manifest, deadline=DEADLINE, model=MODEL, policy=policy)
         job = Job(stack.connection, stack.store, manifest.tenant, manifest.key)
-        self.console.say(f"job {job.tenant}/{job.key}: {manifest.requests:,} requests; Web UI: {job.url}")
+        until = "Ctrl-C" if self.keep else "this ends; --keep leaves it up"
+        self.console.say(
+            f"job {job.tenant}/{job.key}: {manifest.requests:,} requests; Web UI (until {until}): {job.url}"
+        )
         summary = await follow(job, self.console)
         seconds = time.monotonic() - began
         output = self.directory / "out.jsonl"

@@ -9,7 +9,7 @@ from groupage.cli.console import Console
 from groupage.client.config import load_settings, temporal_connect_config
 from groupage.client.local_server import find_local_server
 from groupage.schemas.errors import UsageError
-from groupage.workers.embedded import stop_if_unused
+from groupage.workers.embedded import find_binary, stop_if_unused
 from groupage.workers.plugin import Role
 from groupage.workers.settings import Settings
 from groupage.workers.stack import Stack, WorkerPlan, serve
@@ -64,6 +64,7 @@ async def _serve(settings: Settings, plan: WorkerPlan | None, console: Console) 
         console.say(f"Temporal {address}, namespace {connection.temporal.namespace}, store {stack.store.url}")
         if connection.ui_url:
             console.say(f"Web UI {connection.ui_url}")
+            console.say(f"for the temporal command ({find_binary()}): export TEMPORAL_ADDRESS={address}")
         queues = ", ".join(plan.queues(connection)) if plan else "none (--no-worker)"
         console.say(f"task queues: {queues}; stop with Ctrl-C")
 

@@ -167,6 +167,21 @@ def test_doctor_names_what_is_wrong_and_shows_no_key(groupage: Commands) -> None
     assert "sk-secret" not in ill.stdout + ill.stderr
 
 
+def test_dev_says_how_the_temporal_command_reaches_it(groupage: Commands, dev: Dev) -> None:
+    found = re.search(r"for the temporal command \((.+)\): export TEMPORAL_ADDRESS=(\S+)", dev.said)
+    assert found, dev.said
+    environment = groupage.environment | {"TEMPORAL_ADDRESS": found[2]}
+    asked = subprocess.run(
+        [found[1], "operator", "search-attribute", "list"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert "GroupageState" in asked.stdout, asked.stderr
+
+
 def test_dev_refuses_to_embed_beside_a_configured_server(groupage: Commands) -> None:
     groupage.environment |= {"TEMPORAL_ADDRESS": "127.0.0.1:1"}
     refused = groupage.call("dev")
@@ -181,6 +196,7 @@ def test_the_demo_keeps_its_promises_and_cleans_up(groupage: Commands, emulator:
     began = time.monotonic()
     done = groupage.call("demo", "--requests", "80", "--turnaround", "1s", "--json", timeout_s=240)
     assert done.returncode == 0, done.stderr
+    assert "--keep leaves it up" in done.stderr
     told = json.loads(done.stdout)
     assert all(told["checks"].values())
     assert told["summary"]["requests"] == sum(told["summary"]["outcomes"].values()) == 80
