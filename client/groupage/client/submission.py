@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, cast
 import orjson
 from groupage.client.connection import Connection
 from groupage.client.job import read_summary
+from groupage.client.kinds import binary_kind, head_of, text_kind
 from groupage.schemas import DEFAULT_ENDPOINT, JobManifest, JobPolicy, JobSpec, Request, endpoints_of
 from groupage.schemas.errors import GroupageError, InputRefused, KeyConflict, UsageError
 from groupage.schemas.ids import job_workflow_id
@@ -49,17 +50,25 @@ async def spooled_input(
         source = _source(requests)
         name = str(requests) if isinstance(requests, (str, Path)) else "the input"
         try:
+            head = await asyncio.to_thread(head_of, source)
+            if (binary := binary_kind(head)) is not None:
+                raise UsageError(f"{name} {binary[0]}; nothing was sent", hint=binary[1])
             spooled = await asyncio.to_thread(
                 spool_requests, source, folder, provider=provider, model=model, endpoint=endpoint
             )
         except OSError as error:
             raise UsageError(f"{name} cannot be read: {error.strerror or error}") from error
         if spooled.rejected and on_invalid == "refuse":
+            all_bad = spooled.rejected == spooled.requests
+            if all_bad and (text := text_kind(head)) is not None:
+                raise UsageError(f"{name} {text[0]}; nothing was sent", hint=text[1])
             raise InputRefused(
                 f"{name}: {spooled.rejected:,} of {spooled.requests:,} lines cannot be sent; nothing was sent",
                 problems=tuple(f"{name}, {problem}" for problem in spooled.problems),
                 total=spooled.rejected,
-                hint="mend the lines, or run the rest with --on-invalid skip (policy on_invalid=skip)",
+                hint="mend the lines"
+                if all_bad
+                else "mend the lines, or run the rest with --on-invalid skip (policy on_invalid=skip)",
             )
         yield spooled
     finally:

@@ -82,7 +82,9 @@ def read_exactly(raw: bytes) -> tuple[Any, dict[str, bytes] | None]:
     try:
         value = reading.decoder.decode(text)
     except json.JSONDecodeError as error:
-        raise LineRefused("invalid_json", f"not JSON: {error.msg} at column {error.pos + 1}", at=error.pos) from None
+        raise LineRefused(
+            "invalid_json", f"not JSON: {error.msg.removesuffix(' at')} at column {error.pos + 1}", at=error.pos
+        ) from None
     except RecursionError:
         raise LineRefused("too_deep", "nested too deeply") from None
     if not reading.lossy:

@@ -66,7 +66,7 @@ async def test_refused_input_says_why_and_what_to_do_in_the_traceback(client: Gr
     assert "promt" in str(error)
     assert "and 6 more" in str(error)
     shown = "".join(traceback.format_exception(error))
-    assert "on_invalid" in shown
+    assert "→ mend the lines" in shown
     assert shown.count("line 1: ") == 1
 
 
