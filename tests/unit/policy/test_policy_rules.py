@@ -197,3 +197,19 @@ def test_health_is_one_word():
     assert health(enough=False) is Health.at_risk
     assert health(now_s=79_000.0, evidence=Evidence((), 79_000.0, 0.01)) is Health.at_risk
     assert health(unmoved_s=30_000.0) is Health.stuck
+
+
+@pytest.mark.parametrize(
+    ("limit", "estimate", "shown"),
+    [
+        ("0.00001", "0.000231", "0.0002"),
+        ("5", "7.4", "7.40"),
+        ("5.00", "5.001", "5.001"),
+        ("0", "0.0000001", "0.0000001"),
+    ],
+)
+def test_an_estimate_is_shown_with_the_digits_that_put_it_above_the_limit(
+    limit: str, estimate: str, shown: str
+) -> None:
+    asked = cost_question(JobPolicy(max_cost_usd=Decimal(limit)), Decimal(estimate))
+    assert f"the estimate of {shown} USD is above" in asked

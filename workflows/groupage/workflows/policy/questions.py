@@ -48,8 +48,14 @@ def cost_question(policy: JobPolicy, estimate: Decimal | None) -> str:
     if estimate is None:
         return f"the policy allows {policy.max_cost_usd} USD, and no price is known for this job's models"
     if estimate > policy.max_cost_usd:
-        return f"the estimate of {estimate:.2f} USD is above the policy's {policy.max_cost_usd} USD"
+        return f"the estimate of {_above(estimate, policy.max_cost_usd)} USD is above the policy's {policy.max_cost_usd} USD"
     return ""
+
+
+def _above(estimate: Decimal, limit: Decimal) -> str:
+    """With as many digits, two or more, as show that it is above the limit."""
+    digits = next((n for n in range(2, 12) if Decimal(f"{estimate:.{n}f}") > limit), 12)
+    return f"{estimate:.{digits}f}"
 
 
 def permanent_failures(report: ShardReport) -> int:
