@@ -24,6 +24,24 @@ app = typer.Typer(
     "4 failed or cancelled, 130 interrupted (the job goes on).",
 )
 
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"groupage {version('groupage')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    del version
+
+
 InputArgument = Annotated[str, typer.Argument(metavar="IN.jsonl", help="One request a line; - is stdin.")]
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The job's key, or tenant/key.")]
 Output = Annotated[

@@ -15,12 +15,12 @@ from groupage.activities.registry import Context
 from groupage.activities.settings import DEFAULT_PROFILE
 from groupage.cli.console import Console
 from groupage.cli.process import run_until_signal
-from groupage.client.config import config_file, load_settings, temporal_connect_config
+from groupage.client.config import config_file, load_settings, temporal_connect_config, unknown_variables
 from groupage.client.connection import Connection, connect_temporal, open_configured_store
 from groupage.client.local_server import find_local_server
 from groupage.schemas.errors import GroupageError
 from groupage.schemas.ids import JOB_LENGTH, OWNER_LENGTH
-from groupage.store.objects import Store
+from groupage.store.objects import Store, open_store
 from groupage.workers.credentials import provider_address
 from groupage.workers.embedded import find_binary
 from groupage.workers.namespace import missing_search_attributes
@@ -64,10 +64,13 @@ async def examine(settings: Settings) -> list[Finding]:
     """All checks, in the order in which a person would mend things."""
     file = config_file()
     findings = [Finding("settings", "ok", f"{file or 'environment and defaults'}; state in {settings.state_dir}")]
+    own = [given.api_key_env for given in settings.providers.values()]
+    findings += [Finding("settings", "note", sentence) for sentence in unknown_variables(own)]
     store = await _store(settings, findings)
     if store is not None:
         await _temporal(settings, store, findings)
-    await _providers(settings, findings)
+    # Providers are asked without the store: one that cannot be opened must not hide what they say.
+    await _providers(settings, store or open_store("memory://"), findings)
     return findings
 
 
@@ -161,9 +164,9 @@ async def _workers(connection: Connection, findings: list[Finding]) -> None:
             findings.append(Finding(name, "note", f"nobody polls task queue {connection.task_queue}", hint))
 
 
-async def _providers(settings: Settings, findings: list[Finding]) -> None:
+async def _providers(settings: Settings, store: Store, findings: list[Finding]) -> None:
     """Look for a batch that is not there: this shows address, key and permission, and costs nothing."""
-    context = Context(settings.activity_settings(None))
+    context = Context(settings.activity_settings(None), store=store)
     try:
         for name in settings.providers or ("openai",):
             await _provider(settings, context, name, findings)

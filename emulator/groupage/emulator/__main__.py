@@ -6,13 +6,24 @@ from pathlib import Path
 
 from groupage.emulator.faults import BadPlan, load_plan
 from groupage.emulator.server import serve
-from groupage.emulator.settings import Settings, parse_turnaround
+from groupage.emulator.settings import Settings, Turnaround, parse_turnaround
 from groupage.emulator.state import StateInUse
 from groupage.schemas import parse_duration
 
 
 def _seconds(text: str) -> float:
-    return parse_duration(text).total_seconds()
+    try:
+        return parse_duration(text).total_seconds()
+    except ValueError as error:
+        # What a ValueError says is not shown by argparse.
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _turnaround(text: str) -> Turnaround:
+    try:
+        return parse_turnaround(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def parser() -> argparse.ArgumentParser:
@@ -27,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     add("--faults", type=Path, help="fault plan, JSON; 'demo' for the one in the package")
     add(
         "--turnaround",
-        type=parse_turnaround,
+        type=_turnaround,
         default=parse_turnaround("5s"),
         help="5s, uniform:10s,2m, lognormal:1h,0.8",
     )

@@ -215,7 +215,10 @@ def open_store(url: str, **options: Any) -> Store:
         return Store(_public(text), _remote(text, options))
     except _FAILURES as error:
         reason = str(error).strip().split("\n", 1)[0][:400]
-        raise StoreError(f"could not open the store {_public(text)}: {reason}") from error
+        raise StoreError(
+            f"could not open the store {_public(text)}: {reason}",
+            hint="check the setting store (GROUPAGE_STORE), and that it can be reached and written",
+        ) from error
 
 
 def stream_url(url: str, **options: Any) -> Iterator[bytes]:

@@ -1,7 +1,9 @@
 """A command that is refused leaves nothing behind: the corrected one may have the same key."""
 
+import json
 import os
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -139,3 +141,29 @@ def test_an_address_that_is_none_is_refused_at_the_start(
     assert ("base_url" if "PROVIDERS" in variable else variable) in said
     assert "http://" in said
     assert accepted(source) == []
+
+
+def test_doctor_goes_on_where_the_store_cannot_be_opened(
+    source: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GROUPAGE_STORE", str(source / "store"))
+    monkeypatch.setenv("GROUPAGE_LOG_LEVLE", "1")
+    assert entry.run(["doctor", "--json"]) == 1
+    found = {each["check"]: each for each in json.loads(capsys.readouterr().out)}
+    assert found["store"]["verdict"] == "wrong"
+    assert "GROUPAGE_STORE" in found["store"]["hint"]
+    assert "provider openai" in found
+    assert "GROUPAGE_LOG_LEVLE" in found["settings"]["detail"]
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"groupage {version('groupage')}\n"
+
+
+@pytest.mark.parametrize("option", ["--turnaround", "--cancel-takes"])
+def test_the_emulator_says_what_is_wrong_with_an_option(capsys: pytest.CaptureFixture[str], option: str) -> None:
+    assert entry.run(["emulator", "--state", "x", option, "soon"]) == 2
+    said = capsys.readouterr().err
+    assert "'soon' is not a duration" in said
+    assert "parse_turnaround" not in said
