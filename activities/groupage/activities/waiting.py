@@ -186,13 +186,20 @@ async def _find_or_close(context: Context, shard: ShardRef) -> BatchStatus | Non
     provider, window = context.provider_of(shard.job), context.window_of(shard.job)
     log = await asyncio.to_thread(read_log, context.store, shard)
     looked_at = datetime.now(UTC)
-    found, others = await look(context, shard, log, [])
+    at = settled_at(log, window)
+    try:
+        found, others = await look(context, shard, log, [])
+    except ProviderError as error:
+        if log.last is not None:
+            # There may be a batch, paid for: even a revoked key must not end the looking.
+            raise retried(error, activity.info().attempt) from error
+        activity.logger.warning("could not look for %s, of which nothing was ever sent: %s", shard.tag, error)
+        found, others = None, []
     if found is not None:
         await cancel_others(provider, others)
         return found
     if log.created_id:
         return await provider.status(log.created_id)
-    at = settled_at(log, window)
     if at is not None and looked_at < at:
         raise still_unknown(shard, at, window)
     if not log.closed:

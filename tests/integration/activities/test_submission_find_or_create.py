@@ -488,6 +488,23 @@ async def test_a_key_that_is_revoked_while_a_create_is_unknown_does_not_end_the_
     assert (await world.submit(shard, attempt=3)).adopted
 
 
+async def test_a_key_that_is_revoked_does_not_end_the_looking_for_a_stopped_shard(world, emulator):
+    emulator.faults(calls=[{"call": "batches.create", "action": "drop_after", "times": 1}])
+    shard, elsewhere = world.shard(), world.shard()
+    with pytest.raises(ApplicationError):
+        await world.submit(shard)
+    emulator.faults(calls=[{"call": "batches.list", "action": "error", "status": 401, "times": 1}])
+    with pytest.raises(ApplicationError) as failure:
+        await attempt_of(world.activities.cancel_batch, CancelBatch(shard=shard, batch_id=""))
+    assert failure.value.type == "provider.account"
+    assert not failure.value.non_retryable
+    status = await attempt_of(world.activities.cancel_batch, CancelBatch(shard=shard, batch_id=""))
+    assert status.batch_id == emulator.state()["batches"][0]["id"]
+    emulator.faults(calls=[{"call": "batches.list", "action": "error", "status": 401, "times": 1}])
+    status = await attempt_of(world.activities.cancel_batch, CancelBatch(shard=elsewhere, batch_id=""))
+    assert (status.phase, status.batch_id) == ("cancelled", ""), "nothing was ever sent for it"
+
+
 async def test_every_batch_of_a_long_listing_is_looked_at(world, emulator):
     """The one that is looked for is on the second page."""
     shard = world.shard()
