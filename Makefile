@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dev test lint format chaos chaos-short bench replay-record compose-check constraints clean
+.PHONY: help setup demo dev test lint format chaos chaos-providers chaos-short bench replay-record compose-check constraints clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -45,12 +45,19 @@ RUNS ?= 200
 chaos: $(READY) ## kill -9 at random moments and named points: RUNS=200
 	$(BIN)/python -m tests.chaos --runs $(RUNS)
 
+OTHERS := azure anthropic bedrock vertex vertex-bigquery gemini
+chaos-providers: $(READY) ## the same at every other provider, 40 runs each
+	set -e; for provider in $(OTHERS); do $(BIN)/python -m tests.chaos --provider $$provider --runs 40; done
+
 chaos-short: $(READY) ## what CI runs of it
 	$(BIN)/python -m tests.chaos --runs 10
+	set -e; for provider in $(OTHERS); do $(BIN)/python -m tests.chaos --provider $$provider --runs 2 --lanes 2; done
 
 SIZES ?= 100000 1000000
-bench: $(READY) ## throughput beside a bare loop, and the escalation policy in simulation
+bench: $(READY) ## throughput and memory beside bare loops, time to start, and the escalation policy in simulation
+	$(BIN)/python -m bench.start_time
 	$(BIN)/python -m bench.throughput $(SIZES)
+	$(BIN)/python -m bench.provider_memory
 	$(BIN)/python -m bench.escalation --jobs 10000
 
 replay-record: $(READY) ## record the histories of tests/replay anew, after a change that breaks them on purpose
