@@ -21,7 +21,9 @@ from groupage.client import Job
 from groupage.client.config import load_settings
 from groupage.client.submission import accept, spooled_input, start_job
 from groupage.emulator.process import EmulatorProcess
+from groupage.emulator.settings import parse_turnaround
 from groupage.schemas import JobPolicy, Route, Summary, parse_duration
+from groupage.schemas.errors import UsageError
 from groupage.schemas.ids import decode_tag
 from groupage.schemas.signals import TASK_QUEUE
 from groupage.store.reader import JobResults
@@ -72,6 +74,10 @@ def run_demo(*, requests: int, turnaround: str, state: Path | None, keep: bool, 
     """0 if every request has exactly one outcome and no answer was paid for twice, else 1."""
     console = Console(as_json=as_json)
     configure_logging("error", "console", tracebacks=False)
+    try:
+        parse_turnaround(turnaround)
+    except ValueError as error:
+        raise UsageError(f"--{error}") from error
     with _state_directory(state) as directory:
         console.say(f"emulated provider on this machine, on purpose unreliable: {FAULTS_IN_WORDS}")
         emulator = EmulatorProcess(directory / "emulator", turnaround=turnaround, faults=FAULTS)

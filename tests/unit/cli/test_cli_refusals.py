@@ -161,6 +161,12 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"groupage {version('groupage')}\n"
 
 
+def test_the_demo_says_what_is_wrong_with_a_turnaround(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    del source
+    assert entry.run(["demo", "--turnaround", "soon"]) == 2
+    assert "--turnaround 'soon': 'soon' is not a duration" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("option", ["--turnaround", "--cancel-takes"])
 def test_the_emulator_says_what_is_wrong_with_an_option(capsys: pytest.CaptureFixture[str], option: str) -> None:
     assert entry.run(["emulator", "--state", "x", option, "soon"]) == 2
