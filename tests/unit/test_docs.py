@@ -1,6 +1,8 @@
 """The documentation is held to the code: settings, options, links, make targets and names."""
 
 import re
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -128,6 +130,37 @@ def test_every_error_class_is_explained_where_it_is_defined():
     assert {each for each in ErrorClass if f"\n    {each} " not in ErrorClass.__doc__} == set()
 
 
+def test_every_provider_is_where_people_look_for_it():
+    for page in ("README.md", "docs/run-a-job.md", "docs/settings.md", "docs/providers.md"):
+        assert set(load_catalog().providers) - in_code(text_of(page)) == set(), page
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_on_a_page_uses_no_name_that_it_does_not_define(page: Path):
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+        command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821", "-"]
+        found = subprocess.run(command, input=block, capture_output=True, text=True, check=False)
+        assert found.returncode == 0, found.stdout
+
+
+def test_every_option_and_side_of_the_emulator_is_in_its_page():
+    page = text_of("docs/emulator.md")
+    helped = subprocess.run(
+        [sys.executable, "-m", "groupage.emulator", "--help"], capture_output=True, text=True, check=True
+    )
+    assert {option for option in re.findall(r"--[a-z-]+", helped.stdout) if option not in page} <= {"--help"}
+    adapters = {facts.dialect for facts in map(load_catalog().get, load_catalog().providers) if facts}
+    headings = " ".join(re.findall(r"^## (.+)$", page, re.MULTILINE)).lower()
+    assert {dialect for dialect in adapters if dialect not in headings} <= {"openai"}
+
+
+def test_every_variable_of_our_own_is_in_the_page_of_settings():
+    sources = (ROOT / "activities").rglob("*.py")
+    used = {name for file in sources for name in re.findall(r"\bGROUPAGE_[A-Z_]+[A-Z]\b", file.read_text())}
+    assert used
+    assert used - in_code(text_of("docs/settings.md")) == set()
+
+
 @pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_relative_link_leads_somewhere(page: Path):
     broken = []
@@ -139,6 +172,23 @@ def test_every_relative_link_leads_somewhere(page: Path):
         if not there.exists() or (anchor and anchor not in anchors(there.read_text())):
             broken.append(target)
     assert broken == []
+
+
+def test_every_page_that_code_or_documentation_names_is_in_the_repository():
+    """By its path from the root, or from the folder of who names it. A page of somebody else's repository is named
+    with the commit that was read: `page.md @0ec7a25f`.
+    """
+    sources = ("*.py", "*.toml", "*.md", "*.yml", "Makefile", "Dockerfile")
+    listed = subprocess.run(["git", "ls-files", *sources], cwd=ROOT, capture_output=True, text=True, check=True)
+    missing = []
+    for name in listed.stdout.split():
+        file = ROOT / name
+        # One that was deleted may still be listed.
+        text = file.read_text() if file.exists() else ""
+        pages = re.findall(r"(?<![\w./-])([\w./-]+\.md)\b(?! @[0-9a-f]{8})", text.replace('"docs" / "', '"docs/'))
+        there = [page for page in pages if (ROOT / page).exists() or (file.parent / page).exists()]
+        missing += [f"{name}: {page}" for page in pages if page not in there]
+    assert missing == []
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT)))
