@@ -1,4 +1,8 @@
-"""What a round left: the requests that have no answer after it, and why."""
+"""What a round left: the requests that have no answer after it, and why.
+
+A batch may settle after the round that follows was planned: so what earlier rounds have answered is asked for
+anew whenever a round is planned, and when one that was planned by an earlier run of the job is taken up again.
+"""
 
 from collections.abc import Iterator
 
@@ -35,6 +39,18 @@ def left_by_round(store: Store, job: JobRef, round_: int) -> Iterator[tuple[Indi
             yield rows["index"], rows["error_class"]
         elif shard < planned:
             yield _without_results(store, job, round_, shard)
+
+
+def answered_before(store: Store, job: JobRef, round_: int) -> Iterator[Indices]:
+    """Indices that the rounds before this one have an answer of, shard by shard."""
+    for earlier in range(round_):
+        plan = read_round_plan(store, job.tenant, job.key, earlier)
+        for shard in range(plan.batch_shards + plan.sync_shards if plan is not None else 0):
+            table = read_shard_rows(store, job.tenant, job.key, earlier, shard)
+            if table is not None:
+                yield table.rows["index"][table.rows["outcome"] <= ANSWERED_MAX]
+            else:
+                yield read_flushed(store, job.tenant, job.key, earlier, shard).answered
 
 
 def _without_results(store: Store, job: JobRef, round_: int, shard: int) -> tuple[Indices, Classes]:

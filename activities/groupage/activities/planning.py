@@ -1,8 +1,10 @@
 """Planning a round: which requests go, by which route, in which shards.
 
-One byte a request of memory (its route in this round) and two shards' rows; index rows are read a
+Two bytes a request of memory (its route in this round) and two shards' rows; index rows are read a
 segment at a time, so 20 million requests only take longer. The same round planned twice gives the
-same objects, and a round whose plan stands is never planned anew: its shards may have been sent.
+same objects, and a round whose plan stands is never planned anew: its shards may have been sent. What was
+answered since it was planned is noted beside it (`rounds/N.answered.u32`): a shard that nothing was sent of yet
+and that holds such requests is not sent, and sync shards pass them over (promise 3).
 
 Requests over the provider's limit for one line are not planned. They get their outcome at once, in
 a shard without a plan whose number follows the last planned one (docs/cases.md IV-18).
@@ -16,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from groupage.activities.leftovers import left_by_round
+from groupage.activities.leftovers import answered_before, left_by_round
 from groupage.activities.providers.base import BatchProvider, traits_of
 from groupage.activities.splitting import Draft, ShardLimits, Splitter
 from groupage.activities.threads import check
@@ -37,7 +39,14 @@ from groupage.store.results import ResultLine
 from groupage.store.rows import ERROR_CLASS_CODE, ERROR_CLASSES, REJECTED, Rows
 from groupage.store.segments import SegmentReader, read_manifest
 from groupage.store.shard_results import ShardResultWriter, read_shard_rows
-from groupage.store.shards import read_round_plan, read_shard_plan, write_round_plan, write_shard
+from groupage.store.shards import (
+    read_members,
+    read_round_plan,
+    read_shard_plan,
+    write_answered,
+    write_round_plan,
+    write_shard,
+)
 
 Routes = npt.NDArray[np.uint8]
 """One byte a request of the job: what this round does with it."""
@@ -70,6 +79,7 @@ def plan_round(
     job = call.job
     found = read_round_plan(store, job.tenant, job.key, call.round)
     if found is not None:
+        _note_answered(store, call, found, stop)
         return found
     manifest = read_manifest(store, job.tenant, job.key)
     reader = SegmentReader(store, manifest)
@@ -150,12 +160,35 @@ def _next_routes(store: Store, manifest: JobManifest, call: PlanRound, stop: thr
         elif action is FailureAction.sync:
             by_class[ERROR_CLASS_CODE[error_class]] = SYNC
     routes = np.zeros(manifest.requests, np.uint8)
-    left = 0
+    left = np.zeros(manifest.requests, np.bool_)
     for indices, classes in left_by_round(store, call.job, call.round - 1):
         check(stop)
         routes[indices] = by_class[classes]
-        left += len(indices)
-    return routes, left
+        left[indices] = True
+    # A batch of an earlier round may have settled after the previous one was planned.
+    for indices in answered_before(store, call.job, call.round - 1):
+        check(stop)
+        routes[indices] = NOT_PLANNED
+        left[indices] = False
+    return routes, int(np.count_nonzero(left))
+
+
+def _note_answered(store: Store, call: PlanRound, plan: RoundPlan, stop: threading.Event) -> None:
+    """A round that stands is taken up (again): note which of its members need not be sent any more."""
+    job = call.job
+    answered = np.zeros(read_manifest(store, job.tenant, job.key).requests, np.bool_)
+    for indices in answered_before(store, job, call.round):
+        check(stop)
+        answered[indices] = True
+    if not answered.any():
+        return
+    members = [
+        read_members(store, job.tenant, job.key, call.round, shard)
+        for shard in range(plan.batch_shards + plan.sync_shards)
+    ]
+    ours = np.sort(np.concatenate([part[answered[part]] for part in members] or [np.empty(0, np.uint32)]))
+    if len(ours):
+        write_answered(store, job.tenant, job.key, call.round, ours)
 
 
 def _ceiling(store: Store, call: PlanRound, routes: Routes) -> Ceiling:

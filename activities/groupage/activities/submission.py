@@ -4,6 +4,8 @@ Each attempt takes the same way from the start, whatever an earlier one may have
 
     look for the tag ── found ──────────────────────────────────────────► adopt it
          │ not found
+    was the shard closed, collected before, or answered elsewhere? ─────► say so
+         │ no
     what does the chain of intents say? ── a batch was recorded ────────► return it (not visible yet)
          │                              └─ unknown, window is open ─────► look again later (BENIGN)
          │ nothing was sent, or what was sent is proven absent
@@ -47,11 +49,22 @@ from groupage.activities.rendering import render_shard
 from groupage.activities.sweep import BATCH, free_files, note_token
 from groupage.activities.threads import in_thread
 from groupage.activities.turns import Turn, account_of, busy_until, end_turn, keep_turn_until, take_turn
-from groupage.schemas import BatchStatus, ErrorClass, Message, ShardPlan, ShardRef
+from groupage.schemas import (
+    BatchError,
+    BatchPhase,
+    BatchStatus,
+    ErrorClass,
+    Message,
+    Outcome,
+    ShardPlan,
+    ShardRef,
+    ShardReport,
+)
 from groupage.schemas.activity_calls import SubmitBatch, SubmittedBatch
+from groupage.schemas.batches import NOT_TO_BE_SENT
 from groupage.schemas.errors import AmbiguousCreate, ProviderError
 from groupage.store import keys
-from groupage.store.shards import read_shard_plan
+from groupage.store.shards import count_answered, read_shard_plan
 from temporalio import activity
 
 REFUSED = "refused.json"
@@ -101,12 +114,6 @@ class _Attempt:
     async def run(self) -> SubmittedBatch:
         store, shard, not_ids = self.context.store, self.shard, self.request.not_ids
         log = await asyncio.to_thread(read_log, store, shard)
-        if log.closed:
-            raise ProviderError(
-                f"shard {shard.tag} was stopped before it was submitted",
-                error_class=ErrorClass.cancelled,
-                code="stopped",
-            )
         job = shard.job
         plan = await asyncio.to_thread(read_shard_plan, store, job.tenant, job.key, shard.round, shard.shard)
         looked_at = _now()
@@ -121,11 +128,40 @@ class _Attempt:
         if found is not None:
             duplicates = await cancel_others(self.provider, others)
             return await self._adopt(log, found, plan, duplicates)
+        if log.closed:
+            return self._not_to_be_sent(plan, "stopped before it was submitted")
         if log.created_id and log.created_id not in not_ids:
             return await self._recorded(log, plan)
         if at is not None and looked_at < at:
             raise still_unknown(shard, at, self.window)
+        answered = await asyncio.to_thread(count_answered, store, job.tenant, job.key, shard.round, shard.shard)
+        if answered:
+            return await self._close(log, plan, answered)
         return await self._submit(log, plan)
+
+    async def _close(self, log: IntentLog, plan: ShardPlan, answered: int) -> SubmittedBatch:
+        """Nothing is sent for the shard, ever: the next round takes up what has no answer yet."""
+        intent = new_intent(log, _now(), attempt=activity.info().attempt, files=[], kind="closed")
+        if not await asyncio.to_thread(claim, self.context.store, self.shard, intent):
+            raise ProviderError(
+                f"another attempt is submitting {self.shard.tag}", error_class=ErrorClass.transient, code="superseded"
+            )
+        message = f"{answered} of its {plan.requests} requests were answered before it was sent"
+        return self._not_to_be_sent(plan, message)
+
+    def _not_to_be_sent(self, plan: ShardPlan, message: str) -> SubmittedBatch:
+        """The store has no result of the shard: for planning its members are `not_sent`."""
+        report = ShardReport(
+            round=self.shard.round,
+            shard=self.shard.shard,
+            route=plan.route,
+            phase=BatchPhase.cancelled,
+            requests=plan.requests,
+            outcomes={Outcome.cancelled: plan.requests},
+            unanswered={ErrorClass.not_sent: plan.requests},
+            error=BatchError(error_class=ErrorClass.not_sent, code=NOT_TO_BE_SENT, message=message),
+        )
+        return SubmittedBatch(batch_id="", adopted=False, submitted_at=_now(), requests=plan.requests, report=report)
 
     async def _adopt(
         self, log: IntentLog, found: BatchStatus, plan: ShardPlan, duplicates: list[str]

@@ -34,7 +34,7 @@ from groupage.store.results import ResultLine
 from groupage.store.segments import SegmentReader, StoredRequest, read_manifest
 from groupage.store.send_log import SendLog
 from groupage.store.shard_results import ShardResults, read_shard_results, read_shard_rows
-from groupage.store.shards import read_members, read_shard_plan
+from groupage.store.shards import read_answered, read_members, read_shard_plan
 from groupage.store.sync_parts import SyncPartWriter, compact, read_flushed
 
 GRACE_S = 3.0
@@ -96,11 +96,12 @@ async def run_sync_shard(
         rows = await asyncio.to_thread(read_shard_rows, store, *at)
         done = rows.rows["index"] if rows is not None else np.empty(0, np.uint32)
         log = await asyncio.to_thread(lambda: SendLog(store, *at, flushed=done))
-        report = _report(call, plan, results, started_at, maybe_paid_twice=log.maybe_paid_twice)
+        report = _report(call, results, started_at, maybe_paid_twice=log.maybe_paid_twice)
     else:
         flushed = await asyncio.to_thread(read_flushed, store, *at)
         members = await asyncio.to_thread(read_members, store, *at)
-        left = np.setdiff1d(members, flushed.done)
+        answered = await asyncio.to_thread(read_answered, store, job.tenant, job.key, shard.round)
+        left = np.setdiff1d(members, np.union1d(flushed.done, answered))
         log = await asyncio.to_thread(lambda: SendLog(store, *at, flushed=flushed.done))
         reader = SegmentReader(store, await asyncio.to_thread(read_manifest, store, job.tenant, job.key))
         normaliser = Normaliser(
@@ -130,23 +131,21 @@ async def run_sync_shard(
             raise asyncio.CancelledError
         extra = await asyncio.to_thread(runner.not_sent, np.setdiff1d(left, runner.finished()), stopped=stopped)
         results = await asyncio.to_thread(lambda: compact(store, *at, directory=spool, extra=extra))
-        report = _report(call, plan, results, started_at, maybe_paid_twice=runner.maybe_paid_twice)
+        report = _report(call, results, started_at, maybe_paid_twice=runner.maybe_paid_twice)
         report = report.model_copy(update={"phase": _phase(stopped=stopped, error=runner.error), "error": runner.error})
     await asyncio.to_thread(store.put_message, keys.shard_object(*at, REPORT), report)
     await asyncio.to_thread(log.clear)
     return report
 
 
-def _report(
-    call: RunSyncShard, plan: ShardPlan, results: ShardResults, started_at: datetime, *, maybe_paid_twice: int
-) -> ShardReport:
+def _report(call: RunSyncShard, results: ShardResults, started_at: datetime, *, maybe_paid_twice: int) -> ShardReport:
     tally = results.tally
     return ShardReport(
         round=call.shard.round,
         shard=call.shard.shard,
         route=Route.sync,
         phase=BatchPhase.completed,
-        requests=plan.requests,
+        requests=tally.requests,
         outcomes=tally.outcomes,
         unanswered=tally.unanswered,
         top_errors=tally.top_errors,

@@ -55,6 +55,8 @@ class PreparedJob(Message):
     estimated_sync_cost_usd: Decimal | None = None
     cost_estimated: bool = False
     min_requests: int = 1
+    rounds: int = 0
+    """Rounds that an earlier run of the job has planned: it was terminated, and handed in again."""
     model: str = ""
     """The one model of all requests; empty where they name several."""
 
@@ -101,6 +103,9 @@ class SubmittedBatch(Message):
     """Members of the shard; 0: not told."""
     duplicates: list[str] = Field(default_factory=list)
     """Other batches that carried the shard's tag: found, and cancelled where they were alive."""
+    report: ShardReport | None = None
+    """There is nothing to wait for: the shard was collected before and its batch is gone, or it is not to be sent
+    any more (then without a `batch_id`). This is what there is to say of it."""
 
 
 class AwaitBatch(Message):

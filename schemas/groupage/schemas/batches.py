@@ -88,6 +88,11 @@ class BatchStatus(Message):
     expires_at: datetime | None = None
 
 
+NOT_TO_BE_SENT = "not_to_be_sent"
+"""Code of a shard that an earlier run of the job planned, and that is not sent any more: the next round takes up
+what of it has no answer yet."""
+
+
 class ShardReport(Message):
     """What a shard brought. `outcomes` add up to `requests`; `unanswered` splits what has no answer."""
 

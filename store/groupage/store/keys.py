@@ -8,6 +8,7 @@
                                 /{segment}.idx            one 16-byte row a request
                                 /rejected.jsonl.zst       input lines that cannot be sent
                        /rounds/{round}.json               RoundPlan
+                              /{round}.answered.u32       its members that were answered before it was taken up again
                        /shards/{round}-{shard}/plan.json  ShardPlan
                                 /members.u32              sorted indices
                                 /{name}                   as received, intents, reports
@@ -59,6 +60,10 @@ def rejected(tenant: str, key: str) -> str:
 
 def round_plan(tenant: str, key: str, round_: int) -> str:
     return f"{job(tenant, key)}/rounds/{round_}.json"
+
+
+def round_answered(tenant: str, key: str, round_: int) -> str:
+    return f"{job(tenant, key)}/rounds/{round_}.answered.u32"
 
 
 def shard(tenant: str, key: str, round_: int, shard_: int) -> str:

@@ -4,17 +4,20 @@ import asyncio
 import threading
 from datetime import timedelta
 
+import numpy as np
 import orjson
 import pytest
 from groupage.activities import submission
 from groupage.activities.intents import read_log
 from groupage.activities.providers.base import ResultFile
 from groupage.activities.providers.openai import OpenAIProvider
-from groupage.schemas import ErrorClass
+from groupage.schemas import ErrorClass, Outcome
 from groupage.schemas.activity_calls import CancelBatch, SubmitBatch
+from groupage.schemas.batches import NOT_TO_BE_SENT
 from groupage.schemas.errors import StoreError
 from groupage.schemas.ids import decode_wire_id
 from groupage.store.objects import Store
+from groupage.store.shards import write_answered
 from provider_world import ENDPOINT, attempt_of, attempts_of, benign
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
@@ -445,11 +448,29 @@ async def test_a_stopped_shard_without_a_batch_can_never_get_one(world, emulator
     shard = world.shard()
     status = await attempt_of(world.activities.cancel_batch, CancelBatch(shard=shard, batch_id=""))
     assert (status.phase, status.batch_id) == ("cancelled", "")
-    with pytest.raises(ApplicationError) as failure:
-        await world.submit(shard)
-    assert failure.value.details[0].code == "stopped"
-    assert failure.value.non_retryable
+    done = await world.submit(shard)
+    assert (done.batch_id, done.report.unanswered) == ("", {ErrorClass.not_sent: 10})
+    assert done.report.error.code == NOT_TO_BE_SENT
     assert emulator.creates() == 0
+
+
+async def test_promise_3_a_shard_whose_requests_were_answered_before_it_was_sent_is_not_sent_any_more(world, emulator):
+    shard = world.shard(10)
+    write_answered(world.store, shard.job.tenant, shard.job.key, 0, np.array([7], np.uint32))
+    done = await world.submit(shard)
+    assert (done.report.outcomes, done.report.error.code) == ({Outcome.cancelled: 10}, NOT_TO_BE_SENT)
+    assert "1 of its 10 requests were answered" in done.report.error.message
+    assert read_log(world.store, shard).closed
+    assert (emulator.creates(), emulator.state()["files"]) == (0, [])
+
+
+async def test_a_shard_that_was_sent_before_its_requests_were_answered_keeps_its_batch(world, emulator):
+    shard = world.shard(10)
+    first = await world.submit(shard)
+    write_answered(world.store, shard.job.tenant, shard.job.key, 0, np.array([7], np.uint32))
+    again = await world.again().submit(shard)
+    assert (again.batch_id, again.adopted, again.report) == (first.batch_id, True, None)
+    assert emulator.creates() == 1
 
 
 async def test_stopping_an_unknown_submission_finds_its_batch_and_cancels_it(world, emulator):

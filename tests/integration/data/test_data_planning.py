@@ -21,7 +21,7 @@ from groupage.schemas import (
 from groupage.store import keys
 from groupage.store.results import ResultLine
 from groupage.store.rows import REQUEST_ROW
-from groupage.store.shards import read_members, read_round_plan, read_shard_plan
+from groupage.store.shards import count_answered, read_answered, read_members, read_round_plan, read_shard_plan
 from groupage.store.sync_parts import SyncPartWriter
 
 RESUBMIT, SYNC, GIVE_UP, ASK = FailureAction.resubmit, FailureAction.sync, FailureAction.give_up, FailureAction.ask
@@ -182,6 +182,30 @@ async def test_promise_3_PF_09_a_second_round_holds_only_what_has_no_answer(worl
     await world.collect([ok(world.wire(n, 1)) for n in range(60, 99)], round_=1)
     plan = world.plan(2, actions={ErrorClass.missing: SYNC})
     assert (plan.batch_shards, plan.sync_shards, members(world, 2, 0)) == (0, 1, [99])
+
+
+async def test_promise_3_what_a_late_batch_answered_is_not_planned_again(world):
+    """Round 0 settles after round 1 was planned of all its requests: round 2 holds only what neither answered."""
+    world.requests(10)
+    world.plan()
+    world.plan(1, actions={ErrorClass.not_sent: RESUBMIT})
+    await world.collect([ok(world.wire(n)) for n in range(7)], [bad(world.wire(n)) for n in range(7, 10)])
+    await world.collect(None, [bad(world.wire(n, 1)) for n in range(10)], round_=1)
+    plan = world.plan(2, actions={ErrorClass.expired: RESUBMIT})
+    assert (plan.requests, plan.given_up, members(world, 2, 0)) == (3, 0, [7, 8, 9])
+
+
+async def test_promise_3_a_round_that_is_taken_up_again_notes_what_was_answered_since(world):
+    limited(world, max_requests=5)
+    world.requests(10)
+    world.plan()
+    first = world.plan(1, actions={ErrorClass.not_sent: RESUBMIT})
+    await world.collect([ok(world.wire(n)) for n in range(3)], [bad(world.wire(n)) for n in range(3, 5)])
+    at = (world.job.tenant, world.job.key, 1)
+    assert read_answered(world.store, *at).tolist() == []
+    assert world.plan(1, actions={}) == first
+    assert read_answered(world.store, *at).tolist() == [0, 1, 2]
+    assert [count_answered(world.store, *at, shard) for shard in range(2)] == [3, 0]
 
 
 async def test_each_error_class_goes_where_its_action_sends_it(world):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+import numpy as np
 import pytest
 from data_world import World, failing_answer, good_answer
 from groupage.activities import pacing
@@ -16,6 +17,7 @@ from groupage.schemas.activity_calls import RunSyncShard
 from groupage.schemas.errors import ProviderError, StoreError
 from groupage.schemas.ids import decode_wire_id
 from groupage.store import keys
+from groupage.store.shards import write_answered
 from groupage.store.sync_parts import read_flushed
 
 OK, FAILED, EXPIRED, CANCELLED = Outcome.succeeded, Outcome.failed, Outcome.expired, Outcome.cancelled
@@ -74,6 +76,16 @@ async def test_every_request_is_answered_once_and_costed_at_the_sync_price(world
     assert world.provider.calls[0].body.startswith(b"{")
     assert world.rows().rows["rounds"].tolist() == [1] * 200
     assert list(world.store.list(keys.shard_parts(world.job.tenant, world.job.key, 0, 0))) == []
+
+
+async def test_promise_3_what_a_batch_has_answered_since_the_planning_is_passed_over(world):
+    planned(world, 5)
+    world.provider.reply = good_answer
+    write_answered(world.store, world.job.tenant, world.job.key, 0, np.array([1, 3], np.uint32))
+    report = await run(world)
+    assert sorted(index_of(call) for call in world.provider.calls) == [0, 2, 4]
+    assert (report.requests, report.outcomes, report.unanswered) == (3, {OK: 3}, {})
+    assert world.rows().rows["index"].tolist() == [0, 2, 4]
 
 
 async def test_running_it_again_sends_nothing(world):

@@ -10,6 +10,7 @@ from decimal import Decimal
 
 from groupage.schemas import ErrorClass, FailureAction, Health, JobSpec, JobState, Outcome, ShardReport
 from groupage.schemas.activity_calls import PreparedJob
+from groupage.schemas.batches import NOT_TO_BE_SENT
 from groupage.schemas.states import BatchPhase
 from groupage.schemas.written import NotesUnknown
 from groupage.workflows.policy.estimate import remember
@@ -51,6 +52,8 @@ class RoundMemory(BaseModel):
     """Account failures that a person has decided on."""
     completed_seen: int = 0
     completed_at: datetime | None = None
+    unsent: int = 0
+    """Of `sent`: shards that an earlier run of the job planned, and that are not sent any more."""
 
     @property
     def shards(self) -> int:
@@ -191,6 +194,7 @@ def _count(memory: JobMemory, current: RoundMemory, report: ShardReport) -> None
     if not current.first_error and report.unanswered:
         top = f"{report.top_errors[0][0]}" if report.top_errors else ""
         current.first_error = (report.error.message if report.error is not None else top)[:TEXT_MAX]
+    current.unsent += report.error is not None and report.error.code == NOT_TO_BE_SENT
     if report.phase is BatchPhase.completed:
         memory.turnarounds = remember(memory.turnarounds, report.latency_s)
     if current.round == 0 and not memory.first_requests:

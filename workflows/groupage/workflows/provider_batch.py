@@ -106,16 +106,24 @@ class ProviderBatch:
                 return await self._refused(submitted)
             if submitted is None:
                 return await self._stopped("", workflow.now())
-            self._requests = submitted.requests or self._requests
-            self._keep(submitted.input_files)
-            status = await self._wait(submitted)
-            if status is None:
-                return await self._stopped(submitted.batch_id, submitted.submitted_at)
-            if status.error is not None and refused_for_quota(status):
-                self._dead_ids.append(status.batch_id)
-                if await self._pause(status.error):
-                    continue
-            return await self._harvest(status, submitted.submitted_at)
+            report = await self._follow(submitted)
+            if report is not None:
+                return report
+
+    async def _follow(self, submitted: SubmittedBatch) -> ShardReport | None:
+        """The batch to its end; None where the provider had no quota for it and it is to be submitted again."""
+        self._requests = submitted.requests or self._requests
+        self._keep(submitted.input_files)
+        if submitted.report is not None:
+            return await self._finish(submitted.report)
+        status = await self._wait(submitted)
+        if status is None:
+            return await self._stopped(submitted.batch_id, submitted.submitted_at)
+        if status.error is not None and refused_for_quota(status):
+            self._dead_ids.append(status.batch_id)
+            if await self._pause(status.error):
+                return None
+        return await self._harvest(status, submitted.submitted_at)
 
     # Submitting
 

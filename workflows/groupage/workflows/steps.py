@@ -246,6 +246,16 @@ def plan_next(memory: JobMemory, spec: JobSpec, now: datetime, job: PlanRound) -
     )
 
 
+def _count_round(memory: JobMemory, current: RoundMemory) -> None:
+    """What the round counts as: only what was sent is a try."""
+    if current.batch_shards and current.sent > current.unsent:
+        memory.rounds_sent += 1
+    elif current.unsent:
+        memory.rounds_free += 1
+    if current.sync_shards and not current.batch_shards:
+        memory.sync_rounds += 1
+
+
 def finish_round(memory: JobMemory, policy: JobPolicy, now: datetime) -> None:
     """The round has ended: what to do with each class of unanswered requests, or that the job is done."""
     current = memory.current
@@ -255,10 +265,7 @@ def finish_round(memory: JobMemory, policy: JobPolicy, now: datetime) -> None:
     if current.unstarted:
         about = current.unstarted * shard_requests(current.requests, current.shards)
         unanswered[ErrorClass.not_sent] = unanswered.get(ErrorClass.not_sent, 0) + about
-    if current.batch_shards and current.sent:
-        memory.rounds_sent += 1
-    if current.sync_shards and not current.batch_shards:
-        memory.sync_rounds += 1
+    _count_round(memory, current)
     if memory.ending is not None or memory.cancel_reason is not None:
         close_round(memory, 0)
         return

@@ -1,0 +1,77 @@
+"""Jobs that were terminated or reset by hand, as triage.md recommends: what was paid for is delivered, once."""
+
+import asyncio
+import json
+import subprocess
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_world import Commands, assert_answers
+from groupage.client.local_server import ServerFiles, read_record
+from temporalio.client import Client, WorkflowHandle
+
+pytestmark = pytest.mark.timeout(300)  # several processes a test, on machines that do other things as well
+
+JOB = "job/default/k"
+
+
+def with_job(groupage: Commands, work: Callable[[WorkflowHandle[Any, Any]], Awaitable[Any]]) -> Any:
+    """Do something to the workflow of job `k` at the embedded server."""
+
+    async def connected() -> Any:
+        record = read_record(ServerFiles.of(groupage.state_dir))
+        assert record is not None
+        client = await Client.connect(record.address)
+        return await work(client.get_workflow_handle(JOB))
+
+    return asyncio.run(connected())
+
+
+def terminate(groupage: Commands) -> None:
+    with_job(groupage, lambda job: job.terminate("by hand"))
+
+
+def wait_until(holds: Callable[[], object], within_s: float = 90.0) -> None:
+    give_up_at = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < give_up_at, f"not within {within_s:.0f} s"
+        time.sleep(0.1)
+
+
+def summary_of(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
+    assert done.stdout, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def test_promise_3_a_terminated_job_that_is_handed_in_again_sends_nothing_that_was_answered(
+    start: Callable[..., Commands], tmp_path: Path
+):
+    """Round 0 settles after round 1 was planned of all its requests and the job was terminated."""
+    groupage = start()
+    groupage.emulator.set_faults(
+        {
+            "batches": [
+                {"effect": "stall", "at": 0.8, "every": 1},
+                {"effect": "slow_cancel", "seconds": 5, "every": 1},
+            ],
+            "calls": [{"call": "sync", "action": "error", "status": 429, "retry_after": 3}],
+        }
+    )
+    command = ("run", groupage.write_input(range(20)), "-o", tmp_path / "out", "--poll", "500ms", "--key", "k",
+               "--policy", "max_shard_requests=10", "--policy", "settle=1s", "--policy", "sync_rpm=120",
+               "--policy", "turnaround=5s", "--json")  # fmt: skip
+    first = groupage.start(*command, "--deadline", "35s")
+    wait_until(lambda: "sync" in groupage.emulator.status()["calls"])
+    terminate(groupage)
+    groupage.finish(first)
+    wait_until(lambda: groupage.emulator.status()["batches_live"] == 0)
+    assert groupage.emulator.ledger()["questions_answered"] == 16, "the trial shows nothing"
+    groupage.emulator.set_faults({})
+    done = groupage.call(*command, "--deadline", "5m")
+    assert_answers(tmp_path / "out", range(20))
+    ledger = groupage.emulator.ledger()
+    assert (ledger["questions_answered"], ledger["questions_answered_more_than_once"]) == (20, 0)
+    assert summary_of(done)["waste_usd"] == "0"
