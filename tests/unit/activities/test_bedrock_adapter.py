@@ -11,10 +11,11 @@ from botocore import exceptions, parsers
 from groupage.activities.providers.base import ResultFile
 from groupage.activities.providers.bedrock import BedrockProvider
 from groupage.activities.providers.bedrock_bodies import invocation_type, render
-from groupage.activities.providers.bedrock_errors import classify, create_failed, failed_job, retry_after_s, translate
+from groupage.activities.providers.bedrock_errors import classify, create_failed, failed_job, translate
 from groupage.activities.providers.bedrock_jobs import job_name, output_folder, read_job, tag_of_name, with_results
 from groupage.activities.providers.bedrock_options import read_options
 from groupage.activities.providers.bedrock_runtime import bucket_s
+from groupage.activities.providers.call_errors import retry_after_s
 from groupage.activities.settings import ProviderSettings
 from groupage.activities.threads import detached
 from groupage.schemas import BatchPhase, ErrorClass

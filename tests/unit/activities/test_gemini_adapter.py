@@ -63,6 +63,8 @@ def test_what_cannot_be_said_is_invalid():
         render(WIRE, CHAT, orjson.dumps(body))
     assert error.value.error_class is ErrorClass.invalid
     with pytest.raises(ProviderError, match="no model"):
+        render(WIRE, CHAT, b'{"messages":[]}')
+    with pytest.raises(ProviderError, match="not an object"):
         render(WIRE, CHAT, b"[]")
 
 

@@ -6,9 +6,11 @@ import httpx2
 import openai
 import pytest
 from groupage.activities.providers.base import RemoteObject
+from groupage.activities.providers.batch_objects import rank, read_time
+from groupage.activities.providers.call_errors import retry_after_s
 from groupage.activities.providers.openai import OpenAIProvider
-from groupage.activities.providers.openai_batches import phase_of, rank, read_batch, read_time
-from groupage.activities.providers.openai_errors import classify_call, create_failed, retry_after_s, translate
+from groupage.activities.providers.openai_batches import phase_of, read_batch
+from groupage.activities.providers.openai_errors import classify_call, create_failed, translate
 from groupage.activities.providers.openai_files import save_body
 from groupage.activities.providers.openai_listing import listed
 from groupage.activities.settings import ActivitySettings, ProviderSettings

@@ -3,7 +3,8 @@
 import orjson
 import pytest
 from groupage.activities.answers_vertex import read_line, read_reply, status_error
-from groupage.activities.providers.vertex_bodies import echo_of, labelled, native
+from groupage.activities.providers.native_bodies import native_body
+from groupage.activities.providers.vertex_bodies import echo_of, labelled
 from groupage.schemas import ErrorClass, Outcome
 from groupage.schemas.errors import ProviderError
 
@@ -169,9 +170,9 @@ def test_a_body_without_room_for_a_label_goes_as_it_is_and_is_joined_by_what_it_
 
 def test_numbers_of_any_size_pass_through_unchanged():
     body = b'{"model":"gemini-2.5-flash","contents":[],"labels":{"a":"b"},"big":123456789012345678901234567890}'
-    _, _, request = native("/generateContent", body)
+    _, _, request = native_body("vertex", "/generateContent", body)
     assert request["big"] == 123456789012345678901234567890
-    from groupage.activities.providers.vertex_bodies import dumps
+    from groupage.activities.providers.exact_json import dumps
 
     assert b"123456789012345678901234567890" in labelled(WIRE, dumps(request))
 
@@ -179,7 +180,7 @@ def test_numbers_of_any_size_pass_through_unchanged():
 @pytest.mark.parametrize("body", [b"{}", b"[]", b'{"model":7}', b'{"model":""}'])
 def test_a_body_without_a_model_is_invalid(body):
     with pytest.raises(ProviderError) as error:
-        native("/generateContent", body)
+        native_body("vertex", "/generateContent", body)
     assert error.value.error_class is ErrorClass.invalid
 
 

@@ -25,15 +25,17 @@ from groupage.activities.providers.anthropic_batches import (
     read_http_date,
     undecided,
 )
-from groupage.activities.providers.anthropic_bodies import MESSAGES, native_body, no_reply, read_response
+from groupage.activities.providers.anthropic_bodies import MESSAGES, native_body, read_response
 from groupage.activities.providers.anthropic_errors import translate
 from groupage.activities.providers.anthropic_transfer import TAIL, body_size, first_wire_id, stream_body
 from groupage.activities.providers.base import Answer, Doubt, RemoteObject, ResultFile, Submission, SyncCall, Traits
+from groupage.activities.providers.call_errors import after_refused_cancel, raise_create_failed
 from groupage.activities.providers.compatibility import facts_of, limits_of
 from groupage.activities.providers.openai_errors import create_failed, read_object
 from groupage.activities.providers.openai_files import save_body
+from groupage.activities.providers.sync_replies import failed_call, timed_out
 from groupage.activities.settings import ProviderSettings
-from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, ProviderLimits
+from groupage.schemas import BatchStatus, ErrorClass, ProviderLimits
 from groupage.schemas.catalog import ProviderFacts
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.ids import decode_wire_id
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 
 BATCHES = "/v1/messages/batches"
 PAGE = 1000
-"""Batches a page, the most that the API gives (providers.md section 3)."""
+"""Batches a page, the most that the API gives."""
 MAX_BODY_BYTES = 256_000_000
 """The catalog's limit is lower: what is translated may grow by more than is planned for."""
 PROBES_KEPT = 10_000
@@ -135,10 +137,7 @@ class AnthropicProvider:
             batch = await self._call(what, client.post(BATCHES, cast_to=httpx2.Response, content=body, options=options))
             return self._batch(batch, what).model_copy(update={"tag": submission.tag})
         except ProviderError as error:
-            failed = create_failed(error)
-            if failed is error:
-                raise  # from itself it would be its own cause, and whoever follows the causes would never end
-            raise failed from error
+            raise_create_failed(create_failed(error), error)
 
     # ----- watching -----
 
@@ -202,13 +201,7 @@ class AnthropicProvider:
         try:
             batch = await self._call(what, client.messages.batches.with_raw_response.cancel(batch_id))
         except ProviderError as error:
-            if error.status not in {400, 409}:
-                raise
-            # Ended already, or a real refusal: the state tells which (PO-16).
-            now = await self._status(batch_id)
-            if not now.phase.ended and now.phase is not BatchPhase.cancelling and now.settles_as is None:
-                raise
-            return now
+            return await after_refused_cancel(error, self._status, batch_id)
         return self._batch(batch, what)
 
     # ----- harvesting -----
@@ -295,12 +288,11 @@ class AnthropicProvider:
         except anthropic.APIStatusError as error:
             return read_response(call, error.response)
         except TimeoutError:
-            return no_reply(call, ErrorClass.transient, "timeout", f"no answer within {call.timeout_s:g} s")
+            return timed_out(call)
         except anthropic.AnthropicError as error:
-            failure = translate(error, f"{call.endpoint} for {call.wire_id}")
-            return no_reply(call, failure.error_class, failure.code, str(failure))
+            return failed_call(call, translate(error, f"{call.endpoint} for {call.wire_id}"))
         except ProviderError as error:
-            return no_reply(call, error.error_class, error.code, str(error))
+            return failed_call(call, error)
         return read_response(call, response)
 
     async def close(self) -> None:

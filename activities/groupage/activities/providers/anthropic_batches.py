@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from groupage.activities.providers.openai_batches import read_time
+from groupage.activities.providers.batch_objects import read_time
 from groupage.schemas import BatchError, BatchPhase, BatchStatus, ErrorClass
 
 _COUNTS = ("processing", "succeeded", "errored", "canceled", "expired")

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from groupage.activities.answers_anthropic import read_reply
 from groupage.activities.providers.base import Answer, SyncCall
-from groupage.activities.providers.openai_errors import retry_after_s
-from groupage.schemas import ErrorClass, Outcome
+from groupage.activities.providers.call_errors import retry_after_s
+from groupage.activities.providers.sync_replies import read_sync
+from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -34,20 +35,9 @@ def native_body(endpoint: str, body: bytes, wire_id: str) -> bytes:
 
 def read_response(call: SyncCall, response: "httpx2.Response") -> Answer:
     """A reply of the messages API as an Answer, whatever its status."""
-    request_id = response.headers.get("request-id", "")
-    try:
-        body: Any = orjson.loads(response.content)
-    except orjson.JSONDecodeError:
-        if response.is_success:
-            # A gateway's page, or an answer cut in its middle: nothing that the model said (PO-22).
-            message = f"status {response.status_code}, but the answer is not JSON"
-            return no_reply(call, ErrorClass.transient, "not_json", message)
-        body = response.content[:1000].decode("utf-8", "replace")
-    answer = read_reply(call.wire_id, response.status_code, body, request_id)
-    if answer.error_class is not None:
-        answer.retry_after_s = retry_after_s(response.headers)
-    return answer
+    status, headers = response.status_code, response.headers
 
+    def read(body: Any) -> Answer:
+        return read_reply(call.wire_id, status, body, headers.get("request-id", ""))
 
-def no_reply(call: SyncCall, error_class: ErrorClass, code: str, message: str) -> Answer:
-    return Answer(call.wire_id, Outcome.failed, error_class, code, message[:1000])
+    return read_sync(call, status, response.content, read, lambda: retry_after_s(headers))

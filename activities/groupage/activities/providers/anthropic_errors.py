@@ -18,7 +18,8 @@ timeout, reset, an answer that is no JSON object        transient; yes
 import re
 from typing import TYPE_CHECKING, Any
 
-from groupage.activities.providers.openai_errors import NOT_SENT, retry_after_s
+from groupage.activities.providers.bad_lines import request_paths
+from groupage.activities.providers.call_errors import connection_failed, retry_after_s
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
@@ -110,6 +111,7 @@ def translate(error: "anthropic.AnthropicError", what: str) -> ProviderError:
             code=code,
             status=error.status_code,
             retry_after_s=retry_after_s(error.response.headers),
+            lines=request_paths(message) if found is ErrorClass.invalid else (),
         )
     if isinstance(error, anthropic.APIConnectionError):
         return _connection_error(error, what)
@@ -119,13 +121,7 @@ def translate(error: "anthropic.AnthropicError", what: str) -> ProviderError:
 
 def _connection_error(error: "anthropic.APIConnectionError", what: str) -> ProviderError:
     import anthropic
-    import httpx2
 
     cause = error.__cause__ or error.__context__
     detail = f"{type(cause).__name__}: {cause}" if cause is not None else str(error)
-    if isinstance(cause, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError):
-        return ProviderError(f"{what}: {detail}", error_class=ErrorClass.account, code="configuration")
-    if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout):
-        return ProviderError(f"{what}: not connected: {detail}", error_class=ErrorClass.transient, code=NOT_SENT)
-    code = "timeout" if isinstance(error, anthropic.APITimeoutError) else "connection_lost"
-    return ProviderError(f"{what}: {detail}", error_class=ErrorClass.transient, code=code)
+    return connection_failed(cause, what, detail, timed_out=isinstance(error, anthropic.APITimeoutError))

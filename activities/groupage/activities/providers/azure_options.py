@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from groupage.activities.providers.compatibility import Compatibility
+from groupage.activities.providers.profile_options import given_options, wrong_settings
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
@@ -74,13 +75,7 @@ class Address:
 
 def read_options(settings: ProviderSettings) -> AzureOptions:
     """Raises ProviderError(account) that names what is wrong."""
-    unknown = sorted(set(settings.options) - set(_VARIABLES))
-    if unknown:
-        raise wrong(f"unknown option {', '.join(unknown)}; known: {', '.join(_VARIABLES)}")
-    given = {
-        name: str(settings.options.get(name) or os.environ.get(variable) or "").strip()
-        for name, variable in _VARIABLES.items()
-    }
+    given = given_options("azure", settings, _VARIABLES)
     version = given["api_version"].lower()
     if version not in _V1_WORDS and not _DATED.fullmatch(version):
         raise wrong(f"api_version {version!r}: write a date such as 2024-10-21, preview, latest, or v1")
@@ -125,9 +120,4 @@ def _variable(name: str) -> str:
 
 def wrong(detail: str) -> ProviderError:
     """The error for settings that have to be put right by a person."""
-    return ProviderError(
-        f"provider azure: {detail}",
-        error_class=ErrorClass.account,
-        code="configuration",
-        hint="set it in the profile's options or in the environment of the worker",
-    )
+    return wrong_settings("azure", detail)

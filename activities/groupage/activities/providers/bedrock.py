@@ -20,9 +20,10 @@ from typing import Any, TypeVar
 import orjson
 from groupage.activities.answers_bedrock import read_line, read_output, usage_of_headers
 from groupage.activities.providers.base import Answer, RemoteObject, ResultFile, Submission, SyncCall
-from groupage.activities.providers.bedrock_bodies import invocation_type, model_input, render
+from groupage.activities.providers.batch_objects import furthest
+from groupage.activities.providers.bedrock_bodies import invocation_type, render
 from groupage.activities.providers.bedrock_clients import Clients
-from groupage.activities.providers.bedrock_errors import create_failed, not_of_shape, translate
+from groupage.activities.providers.bedrock_errors import create_failed, translate
 from groupage.activities.providers.bedrock_jobs import (
     Counts,
     is_manifest,
@@ -44,11 +45,13 @@ from groupage.activities.providers.bedrock_objects import (
 )
 from groupage.activities.providers.bedrock_options import read_options, wrong
 from groupage.activities.providers.bedrock_runtime import Reply, bucket_s, converse, invoke
-from groupage.activities.providers.compatibility import facts_of
-from groupage.activities.providers.openai_batches import rank
+from groupage.activities.providers.call_errors import after_refused_cancel, not_of_shape, raise_create_failed
+from groupage.activities.providers.compatibility import facts_of, limits_of_translated
+from groupage.activities.providers.native_bodies import native_body
+from groupage.activities.providers.sync_replies import failed_call, timed_out
 from groupage.activities.settings import ProviderSettings
 from groupage.activities.threads import detached, in_thread
-from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, Outcome, ProviderLimits
+from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, ProviderLimits
 from groupage.schemas.catalog import ProviderFacts
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.ids import decode_tag
@@ -76,17 +79,9 @@ class BedrockProvider:
         return facts_of(self.name, self._settings, model)
 
     def limits(self, endpoint: str, model: str) -> ProviderLimits:
-        settings = self._settings
-        facts = self.facts(model)
-        # A translated body may be longer than the one that was counted: by half, where messages are tiny.
-        most = facts.max_bytes.value // (1 if endpoint in NATIVE_ENDPOINTS["bedrock"] else 2)
-        limits = facts.limits(
-            max_requests=settings.max_requests,
-            max_bytes=settings.max_bytes or most,
-            max_line_bytes=settings.max_line_bytes,
-            max_tokens=settings.max_tokens,
-            min_requests=self._options.minimum(model),
-        )
+        native = endpoint in NATIVE_ENDPOINTS["bedrock"]
+        least = self._options.minimum(model)
+        limits = limits_of_translated(self.name, self._settings, model, native=native, min_requests=least)
         return limits.model_copy(update={"completion_window_s": self._options.timeout_hours * 3600})
 
     def render(self, wire_id: str, endpoint: str, body: bytes) -> bytes:
@@ -108,13 +103,7 @@ class BedrockProvider:
             async for job, status in self._jobs(tag, since)
             if status.tag == tag and status.batch_id not in not_ids
         ]
-        if not matches:
-            return None
-        first, *rest = sorted(matches, key=rank)
-        if not rest:
-            return first
-        others = ", ".join(f"{job.batch_id} ({job.raw_state})" for job in rest)
-        return first.model_copy(update={"warning": f"more jobs carry the tag {tag}: {others}"})
+        return furthest(tag, matches, "jobs")
 
     async def upload(self, submission: Submission) -> list[str]:
         if not self._options.bucket:
@@ -158,10 +147,7 @@ class BedrockProvider:
             if not isinstance(answer.get("jobArn"), str):
                 raise not_of_shape(what, "jobArn")
         except ProviderError as error:
-            failed = create_failed(error)
-            if failed is error:
-                raise  # from itself it would be its own cause, and whoever follows the causes would never end
-            raise failed from error
+            raise_create_failed(create_failed(error), error)
         return BatchStatus(
             batch_id=answer["jobArn"],
             tag=submission.tag,
@@ -182,13 +168,7 @@ class BedrockProvider:
         try:
             await self._bedrock(what, lambda client: client.stop_model_invocation_job(jobIdentifier=batch_id))
         except ProviderError as error:
-            if error.status not in {400, 409}:
-                raise
-            # It has ended already, or this is a real refusal: the state tells which (PO-16).
-            now = await self.status(batch_id)
-            if not now.phase.ended and now.phase is not BatchPhase.cancelling:
-                raise
-            return now
+            return await after_refused_cancel(error, self.status, batch_id)
         return await self.status(batch_id)
 
     async def _with_results(self, job: dict[str, Any], status: BatchStatus) -> BatchStatus:
@@ -267,19 +247,17 @@ class BedrockProvider:
         try:
             reply = await self._invoke(call)
         except TimeoutError:
-            return _failed_call(call, ErrorClass.transient, "timeout", f"no answer within {call.timeout_s:g} s")
+            return timed_out(call)
         except ProviderError as error:
             found = ErrorClass.invalid if error.error_class is ErrorClass.missing else error.error_class
-            answer = _failed_call(call, found, error.code, str(error))
-            answer.retry_after_s = error.retry_after_s
-            return answer
+            return failed_call(call, error, found)
         answer = read_output(call.wire_id, reply.body, reply.request_id)
         if answer.usage is None:
             answer.usage = usage_of_headers(reply.headers)
         return answer
 
     async def _invoke(self, call: SyncCall) -> Reply:
-        model, target, body = model_input(call.endpoint, call.body)
+        model, target, body = native_body("bedrock", call.endpoint, call.body)
 
         def send() -> Reply:
             client = self._clients.get("bedrock-runtime", bucket_s(call.timeout_s))
@@ -346,7 +324,3 @@ def _manifest_counts(raw: bytes) -> Counts | None:
     except orjson.JSONDecodeError:
         return None
     return read_counts(manifest) if isinstance(manifest, dict) else None
-
-
-def _failed_call(call: SyncCall, error_class: ErrorClass, code: str, message: str) -> Answer:
-    return Answer(call.wire_id, Outcome.failed, error_class, code, message[:1000])

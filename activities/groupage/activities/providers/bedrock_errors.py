@@ -22,13 +22,13 @@ NoSuchBucket                                   account; no: the bucket is a sett
 import re
 from typing import Any
 
+from groupage.activities.providers.call_errors import NOT_SENT, ambiguous, class_of_status, retry_after_s
 from groupage.schemas import BatchError, ErrorClass
-from groupage.schemas.errors import AmbiguousCreate, ProviderError
+from groupage.schemas.errors import ProviderError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
 
-NOT_SENT = "not_connected"
 CONFLICT = "ConflictException"
-RETRY_AFTER_MAX_S = 3600.0
+_PASSING = frozenset({408, 409, 424, 425})
 
 _BY_CODE = {
     "ThrottlingException": ErrorClass.rate_limit,
@@ -83,17 +83,7 @@ def classify(status: int | None, code: str, message: str) -> ErrorClass:
         return found
     if status == 413 or (status in {400, 422, None} and found is not None and _TOO_LARGE.search(lowered)):
         return ErrorClass.too_large
-    return found or _by_status(status)
-
-
-def _by_status(status: int | None) -> ErrorClass:
-    if status is None or status < 400:
-        return ErrorClass.unknown
-    if status == 429:
-        return ErrorClass.rate_limit
-    if status >= 500 or status in {408, 409, 424, 425}:
-        return ErrorClass.transient
-    return {403: ErrorClass.account, 404: ErrorClass.missing}.get(status, ErrorClass.invalid)
+    return found or class_of_status(status, _PASSING)
 
 
 def failed_job(message: str) -> BatchError:
@@ -158,13 +148,6 @@ def _answered(response: dict[str, Any], what: str) -> ProviderError:
     )
 
 
-def retry_after_s(headers: dict[str, str]) -> float | None:
-    """Seconds that the server asks to wait. AWS rarely does; a gateway in front of it may."""
-    text = headers.get("retry-after", "")
-    seconds = float(text) if text.replace(".", "", 1).isdigit() else -1.0
-    return min(seconds, RETRY_AFTER_MAX_S) if seconds >= 0 else None
-
-
 def create_failed(error: ProviderError) -> ProviderError:
     """The error of a create call: AmbiguousCreate unless it is sure that nothing was accepted."""
     if error.code in {NOT_SENT, "configuration", "ParamValidation"}:
@@ -172,17 +155,4 @@ def create_failed(error: ProviderError) -> ProviderError:
     answered = error.status is not None and 400 <= error.status < 500 and error.code != CONFLICT
     if answered and error.error_class is not ErrorClass.transient:
         return error
-    return AmbiguousCreate(
-        str(error),
-        error_class=ErrorClass.transient,
-        code=error.code,
-        status=error.status,
-        retry_after_s=error.retry_after_s,
-    )
-
-
-def not_of_shape(what: str, missing: str) -> ProviderError:
-    """A successful answer without what it must hold: a gateway spoke, not the API (PO-22)."""
-    return ProviderError(
-        f"{what}: the answer has no {missing}", error_class=ErrorClass.transient, code="not_an_object", status=200
-    )
+    return ambiguous(error)

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from groupage.activities.providers.batch_objects import count_told
 from groupage.activities.providers.bedrock_errors import failed_job
 from groupage.schemas import BatchPhase, BatchStatus
 from groupage.schemas.ids import decode_tag
@@ -104,12 +105,9 @@ def output_folder(job: dict[str, Any]) -> str:
 
 def read_counts(source: dict[str, Any]) -> Counts:
     """The counts of a job or of a manifest: both use the same names."""
-
-    def count(name: str) -> int:
-        value = source.get(name)
-        return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else -1
-
-    return count("totalRecordCount"), count("successRecordCount"), count("errorRecordCount")
+    names = ("totalRecordCount", "successRecordCount", "errorRecordCount")
+    total, succeeded, failed = (count_told(source.get(name)) for name in names)
+    return total, succeeded, failed
 
 
 def with_results(status: BatchStatus, files: Sequence[str], manifest: Counts | None) -> BatchStatus:

@@ -16,12 +16,11 @@ aws_profile     AWS_PROFILE                     a profile of AWS's configuration
 ==============  ==============================  ==========================================================
 """
 
-import os
 import re
 from dataclasses import dataclass
 
+from groupage.activities.providers.profile_options import given_options, wrong_settings
 from groupage.activities.settings import ProviderSettings
-from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
 
 TIMEOUT_HOURS = (24, 168)
@@ -72,12 +71,9 @@ class BedrockOptions:
 
 def read_options(settings: ProviderSettings) -> BedrockOptions:
     """Raises ProviderError(account) that names what is wrong: nothing would work before it is set right."""
-    unknown = sorted(set(settings.options) - set(_VARIABLES))
-    if unknown:
-        raise wrong(f"unknown option {', '.join(unknown)}; known: {', '.join(_VARIABLES)}")
+    given = given_options("bedrock", settings, _VARIABLES)
     if settings.api_key or settings.api_key_env:
         raise wrong("it takes no api_key: credentials come from AWS's own chain (AWS_PROFILE, AWS_ACCESS_KEY_ID, ...)")
-    given = {name: _given(settings, name) for name in _VARIABLES}
     prefix = given["prefix"] or "groupage/"
     if not prefix.endswith("/"):
         prefix += "/"
@@ -100,11 +96,6 @@ def read_options(settings: ProviderSettings) -> BedrockOptions:
         region=given["region"],
         aws_profile=given["aws_profile"],
     )
-
-
-def _given(settings: ProviderSettings, name: str) -> str:
-    variable = _VARIABLES[name]
-    return str(settings.options.get(name) or (os.environ.get(variable) if variable else "") or "").strip()
 
 
 def _hours(text: str) -> int:
@@ -132,9 +123,4 @@ def _minimums(text: str) -> tuple[int | None, tuple[tuple[str, int], ...]]:
 
 def wrong(detail: str) -> ProviderError:
     """The error for settings that have to be put right by a person."""
-    return ProviderError(
-        f"provider bedrock: {detail}",
-        error_class=ErrorClass.account,
-        code="configuration",
-        hint="set it in the profile's options or in the environment of the worker",
-    )
+    return wrong_settings("bedrock", detail)

@@ -65,6 +65,22 @@ def limits_of(name: str, settings: ProviderSettings, model: str) -> ProviderLimi
     )
 
 
+def limits_of_translated(
+    name: str, settings: ProviderSettings, model: str, *, native: bool, min_requests: int | None = None
+) -> ProviderLimits:
+    """The same where portable bodies are translated on their way out; `native` ones are not."""
+    facts = facts_of(name, settings, model)
+    # A translated body may be longer than the one that was counted: by half, where messages are tiny.
+    most = facts.max_bytes.value // (1 if native else 2)
+    return facts.limits(
+        max_requests=settings.max_requests,
+        max_bytes=settings.max_bytes or most,
+        max_line_bytes=settings.max_line_bytes,
+        max_tokens=settings.max_tokens,
+        min_requests=min_requests,
+    )
+
+
 def compatibility_of(name: str, settings: ProviderSettings) -> Compatibility:
     """The dialect of a profile's server. Raises CatalogError where the user's catalog is wrong."""
     facts = facts_of(name, settings)

@@ -11,20 +11,23 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from groupage.activities.answers_gemini import read_line, read_reply
 from groupage.activities.providers.base import Answer, RemoteObject, ResultFile, Submission, SyncCall
-from groupage.activities.providers.compatibility import facts_of
+from groupage.activities.providers.batch_objects import furthest
+from groupage.activities.providers.call_errors import after_refused_cancel, raise_create_failed, retry_after_s
+from groupage.activities.providers.compatibility import facts_of, limits_of_translated
+from groupage.activities.providers.exact_json import dumps
 from groupage.activities.providers.gemini_batches import created_at_of, display_name_of, read_operation
-from groupage.activities.providers.gemini_bodies import is_embedding, model_path, native_request, render
+from groupage.activities.providers.gemini_bodies import is_embedding, model_path, render
 from groupage.activities.providers.gemini_client import GeminiClient, milliseconds
 from groupage.activities.providers.gemini_errors import answered, connection_error
 from groupage.activities.providers.google_errors import of_one_request
-from groupage.activities.providers.openai_batches import rank
-from groupage.activities.providers.openai_errors import create_failed, retry_after_s
+from groupage.activities.providers.native_bodies import native_body
+from groupage.activities.providers.openai_errors import create_failed
 from groupage.activities.providers.openai_files import save_body
+from groupage.activities.providers.sync_replies import failed_call, read_sync, timed_out
 from groupage.activities.settings import ProviderSettings
-from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, Outcome, ProviderLimits
+from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, ProviderLimits
 from groupage.schemas.catalog import ProviderFacts
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.ids import decode_tag
@@ -59,16 +62,8 @@ class GeminiProvider:
         return facts_of(self.name, self._settings, model)
 
     def limits(self, endpoint: str, model: str) -> ProviderLimits:
-        settings = self._settings
-        facts = self.facts(model)
-        # A translated body may be longer than the one that was counted: by half, where messages are tiny.
-        most = facts.max_bytes.value // (1 if endpoint in NATIVE_ENDPOINTS["gemini"] else 2)
-        return facts.limits(
-            max_requests=settings.max_requests,
-            max_bytes=settings.max_bytes or most,
-            max_line_bytes=settings.max_line_bytes,
-            max_tokens=settings.max_tokens,
-        )
+        native = endpoint in NATIVE_ENDPOINTS["gemini"]
+        return limits_of_translated(self.name, self._settings, model, native=native)
 
     def render(self, wire_id: str, endpoint: str, body: bytes) -> bytes:
         return render(wire_id, endpoint, body)
@@ -84,13 +79,7 @@ class GeminiProvider:
         files: Sequence[str] = (),  # noqa: ARG002  # a batch always carries its name
     ) -> BatchStatus | None:
         matches = [batch async for batch in self._batches(since) if batch.tag == tag and batch.batch_id not in not_ids]
-        if not matches:
-            return None
-        first, *rest = sorted(matches, key=rank)
-        if not rest:
-            return first
-        others = ", ".join(f"{batch.batch_id} ({batch.raw_state})" for batch in rest)
-        return first.model_copy(update={"warning": f"more batches carry the tag {tag}: {others}"})
+        return furthest(tag, matches)
 
     async def upload(self, submission: Submission) -> list[str]:
         tag, size = submission.tag, submission.path.stat().st_size
@@ -145,10 +134,7 @@ class GeminiProvider:
             batch = await self._client.call(what, made)
             name = _named(batch.name, what)
         except ProviderError as error:
-            failed = create_failed(error)
-            if failed is error:
-                raise  # from itself it would be its own cause, and whoever follows the causes would never end
-            raise failed from error
+            raise_create_failed(create_failed(error), error)
         return BatchStatus(
             batch_id=name,
             tag=submission.tag,
@@ -171,13 +157,7 @@ class GeminiProvider:
         try:
             await self._client.call(what, batches.cancel(name=batch_id))
         except ProviderError as error:
-            if error.status not in {400, 409}:
-                raise
-            # It has ended already, or this is a real refusal: the state tells which (PO-16).
-            now = await self.status(batch_id)
-            if not now.phase.ended and now.phase is not BatchPhase.cancelling:
-                raise
-            return now
+            return await after_refused_cancel(error, self.status, batch_id)
         now = await self.status(batch_id)
         if now.phase in {BatchPhase.validating, BatchPhase.in_progress}:
             # The API has no word for a batch that is being cancelled.
@@ -246,21 +226,20 @@ class GeminiProvider:
         try:
             await self._client.sdk()
         except ProviderError as error:
-            return _no_reply(call, error.error_class, error.code, str(error))
+            return failed_call(call, error)
         import httpx2
 
         try:
-            model, target, body = native_request(call.endpoint, call.body)
+            model, target, body = native_body("gemini", call.endpoint, call.body)
             path = f"{model_path(model)}:{target.removeprefix('/')}"
             async with asyncio.timeout(call.timeout_s):
-                response = await self._client.send("POST", path, content=body, timeout_s=call.timeout_s)
+                response = await self._client.send("POST", path, content=dumps(body), timeout_s=call.timeout_s)
         except TimeoutError:
-            return _no_reply(call, ErrorClass.transient, "timeout", f"no answer within {call.timeout_s:g} s")
+            return timed_out(call)
         except ProviderError as error:
-            return _no_reply(call, of_one_request(error.error_class), error.code, str(error))
+            return failed_call(call, error, of_one_request(error.error_class))
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            failed = connection_error(error, what)
-            return _no_reply(call, failed.error_class, failed.code, str(failed))
+            return failed_call(call, connection_error(error, what))
         return _reply(call, response)
 
     async def close(self) -> None:
@@ -319,19 +298,11 @@ def _cannot_be_deleted(ref: str) -> bool:
 
 def _reply(call: SyncCall, response: "httpx2.Response") -> Answer:
     """A reply of the sync API, whatever its status."""
-    try:
-        body: Any = orjson.loads(response.content)
-    except orjson.JSONDecodeError:
-        if response.is_success:
-            # A gateway's page, or an answer cut in its middle: nothing that the model said (PO-22).
-            message = f"status {response.status_code}, but the answer is not JSON"
-            return _no_reply(call, ErrorClass.transient, "not_json", message)
-        body = response.content[:1000].decode("utf-8", "replace")
-    answer = read_reply(call.wire_id, response.status_code, body)
-    if answer.error_class is not None:
-        answer.retry_after_s = retry_after_s(response.headers) or answer.retry_after_s
-    return answer
-
-
-def _no_reply(call: SyncCall, error_class: ErrorClass, code: str, message: str) -> Answer:
-    return Answer(call.wire_id, Outcome.failed, error_class, code, message[:1000])
+    status = response.status_code
+    return read_sync(
+        call,
+        status,
+        response.content,
+        lambda body: read_reply(call.wire_id, status, body),
+        lambda: retry_after_s(response.headers),
+    )

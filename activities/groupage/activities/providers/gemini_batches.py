@@ -19,8 +19,8 @@ import re
 from datetime import datetime
 from typing import Any
 
+from groupage.activities.providers.batch_objects import count_told, read_time
 from groupage.activities.providers.google_errors import read_error
-from groupage.activities.providers.openai_batches import read_time
 from groupage.schemas import BatchError, BatchPhase, BatchStatus, ErrorClass
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
 
@@ -112,14 +112,9 @@ def _counts(stats: Any) -> tuple[int, int, int]:
     """(total, succeeded, failed). Counts are written as text, and those of 0 not at all; -1 where nothing is told."""
     if not isinstance(stats, dict) or not stats:
         return -1, -1, -1
-
-    def count(name: str) -> int:
-        value = stats.get(name, 0)
-        if isinstance(value, str) and value.isdecimal():
-            return int(value)
-        return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else -1
-
-    return count("requestCount"), count("successfulRequestCount"), count("failedRequestCount")
+    names = ("requestCount", "successfulRequestCount", "failedRequestCount")
+    total, succeeded, failed = (count_told(stats.get(name, 0)) for name in names)
+    return total, succeeded, failed
 
 
 def failed_batch(error: Any) -> BatchError:

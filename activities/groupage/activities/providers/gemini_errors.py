@@ -7,8 +7,8 @@ shape that the SDK expects, may come from a gateway: transient, and a create may
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from groupage.activities.providers.call_errors import connection_failed, retry_after_s
 from groupage.activities.providers.google_errors import GoogleError, read_error
-from groupage.activities.providers.openai_errors import NOT_SENT, retry_after_s
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
@@ -81,9 +81,4 @@ def connection_error(error: Exception, what: str) -> ProviderError:
     import httpx2
 
     detail = f"{type(error).__name__}: {error}"
-    if isinstance(error, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError | httpx2.InvalidURL):
-        return ProviderError(f"{what}: {detail}", error_class=ErrorClass.account, code="configuration")
-    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout):
-        return ProviderError(f"{what}: not connected: {detail}", error_class=ErrorClass.transient, code=NOT_SENT)
-    code = "timeout" if isinstance(error, httpx2.TimeoutException) else "connection_lost"
-    return ProviderError(f"{what}: {detail}", error_class=ErrorClass.transient, code=code)
+    return connection_failed(error, what, detail, timed_out=isinstance(error, httpx2.TimeoutException))

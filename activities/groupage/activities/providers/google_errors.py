@@ -25,10 +25,11 @@ DEADLINE_EXCEEDED (4, 504), ABORTED (10), INTERNAL (13),    transient
 import re
 from typing import Any, NamedTuple
 
+from groupage.activities.providers.call_errors import RETRY_AFTER_MAX_S, class_of_status
 from groupage.schemas import ErrorClass
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
 
-RETRY_AFTER_MAX_S = 3600.0
+_PASSING = frozenset({408, 409, 425, 499})
 
 WORDS = {
     1: "CANCELLED",
@@ -143,7 +144,7 @@ def _inner(error: Any) -> Any:
 def _class_of(status: int | None, word: str, text: str, details: list[dict[str, Any]]) -> ErrorClass:
     if any(detail.get("reason") in _ACCOUNT_REASONS for detail in details) or _ACCOUNT.search(text):
         return ErrorClass.account
-    found = _CLASSES.get(word) or _by_status(status)
+    found = _CLASSES.get(word) or class_of_status(status, _PASSING)
     if found is ErrorClass.account and "may not exist" in text:
         return ErrorClass.missing
     if found is ErrorClass.rate_limit:
@@ -151,17 +152,6 @@ def _class_of(status: int | None, word: str, text: str, details: list[dict[str, 
     if status == 413 or (found is ErrorClass.invalid and _TOO_LARGE.search(text)):
         return ErrorClass.too_large
     return found
-
-
-def _by_status(status: int | None) -> ErrorClass:
-    if status is None or status < 400:
-        return ErrorClass.unknown
-    if status == 429:
-        return ErrorClass.rate_limit
-    if status >= 500 or status in {408, 409, 425, 499}:
-        return ErrorClass.transient
-    known = {401: ErrorClass.account, 402: ErrorClass.account, 403: ErrorClass.account, 404: ErrorClass.missing}
-    return known.get(status, ErrorClass.invalid)
 
 
 def _exhausted(text: str, details: list[dict[str, Any]]) -> ErrorClass:

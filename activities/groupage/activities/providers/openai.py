@@ -1,6 +1,6 @@
 """OpenAI's batch API and its relatives, through the official SDK.
 
-The SDK's own retries are off for every call: it would send a create call three times (cases.md SU-04), and
+The SDK's own retries are off for every call: it would send a create call three times (docs/cases.md SU-04), and
 retrying belongs to one layer, ours. Answers are read as JSON by us, because the SDK passes on what a gateway
 says as a plain text where an object is expected (PO-22).
 """
@@ -12,21 +12,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from groupage.activities.answers import read_batch_line, read_reply
 from groupage.activities.providers.base import Answer, RemoteObject, ResultFile, Submission, SyncCall
+from groupage.activities.providers.batch_objects import furthest, read_time
+from groupage.activities.providers.call_errors import after_refused_cancel, raise_create_failed, retry_after_s
 from groupage.activities.providers.compatibility import compatibility_of, facts_of, limits_of
-from groupage.activities.providers.openai_batches import TAG_KEY, rank, read_batch, read_time
-from groupage.activities.providers.openai_errors import (
-    create_failed,
-    read_object,
-    retry_after_s,
-    translate,
-)
+from groupage.activities.providers.openai_batches import TAG_KEY, read_batch
+from groupage.activities.providers.openai_errors import create_failed, read_object, translate
 from groupage.activities.providers.openai_files import file_name, save_body, tag_of_file
 from groupage.activities.providers.openai_listing import listed
+from groupage.activities.providers.sync_replies import failed_call, read_sync, timed_out
 from groupage.activities.settings import ProviderSettings
-from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, Outcome, ProviderLimits
+from groupage.schemas import BatchStatus, ErrorClass, ProviderLimits
 from groupage.schemas.catalog import ProviderFacts
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.ids import decode_tag
@@ -84,13 +81,7 @@ class OpenAIProvider:
                 continue
             if batch.tag == tag or (not batch.tag and known_files.intersection(batch.input_files)):
                 matches.append(batch.model_copy(update={"tag": tag}))
-        if not matches:
-            return None
-        first, *rest = sorted(matches, key=rank)
-        if not rest:
-            return first
-        others = ", ".join(f"{batch.batch_id} ({batch.raw_state})" for batch in rest)
-        return first.model_copy(update={"warning": f"more batches carry the tag {tag}: {others}"})
+        return furthest(tag, matches)
 
     async def upload(self, submission: Submission) -> list[str]:
         name, size = file_name(submission.tag), submission.path.stat().st_size
@@ -178,10 +169,7 @@ class OpenAIProvider:
             )
             return self._batch(batch, what)
         except ProviderError as error:
-            failed = create_failed(error)
-            if failed is error:
-                raise  # from itself it would be its own cause, and whoever follows the causes would never end
-            raise failed from error
+            raise_create_failed(create_failed(error), error)
 
     # ----- watching -----
 
@@ -196,13 +184,7 @@ class OpenAIProvider:
         try:
             batch = await self._call(what, (await self._sdk()).batches.with_raw_response.cancel(batch_id))
         except ProviderError as error:
-            if error.status not in {400, 409}:
-                raise
-            # "Already completed", or a real refusal: the state tells which (PO-16).
-            now = await self.status(batch_id)
-            if not now.phase.ended and now.phase is not BatchPhase.cancelling:
-                raise
-            return now
+            return await after_refused_cancel(error, self.status, batch_id)
         return self._batch(batch, what)
 
     # ----- harvesting -----
@@ -286,11 +268,11 @@ class OpenAIProvider:
         except openai.APIStatusError as error:
             return self._reply(call, error.response)
         except TimeoutError:
-            return _no_reply(call, "timeout", f"no answer within {call.timeout_s:g} s")
+            return timed_out(call)
         except openai.OpenAIError as error:
-            return _failed_call(call, self._translated(error, f"{call.endpoint} for {call.wire_id}"))
+            return failed_call(call, self._translated(error, f"{call.endpoint} for {call.wire_id}"))
         except ProviderError as error:
-            return _failed_call(call, error)
+            return failed_call(call, error)
         return self._reply(call, response)
 
     def _path(self, call: SyncCall) -> str:
@@ -298,18 +280,12 @@ class OpenAIProvider:
         return call.endpoint.removeprefix("/v1")
 
     def _reply(self, call: SyncCall, response: "httpx2.Response") -> Answer:
-        request_id = response.headers.get("x-request-id", "")
-        try:
-            body: Any = orjson.loads(response.content)
-        except orjson.JSONDecodeError:
-            if response.is_success:
-                # A gateway's page, or an answer cut in its middle: nothing that the model said (PO-22).
-                return _no_reply(call, "not_json", f"status {response.status_code}, but the answer is not JSON")
-            body = response.content[:1000].decode("utf-8", "replace")
-        answer = read_reply(call.wire_id, call.endpoint, response.status_code, body, request_id)
-        if answer.error_class is not None:
-            answer.retry_after_s = retry_after_s(response.headers)
-        return answer
+        status, headers = response.status_code, response.headers
+
+        def read(body: Any) -> Answer:
+            return read_reply(call.wire_id, call.endpoint, status, body, headers.get("x-request-id", ""))
+
+        return read_sync(call, status, response.content, read, lambda: retry_after_s(headers))
 
     async def close(self) -> None:
         client, self._client, self._connecting = self._client, None, asyncio.Lock()
@@ -422,13 +398,3 @@ class OpenAIProvider:
         if not self._dialect.list_takes_parameters:
             return {}
         return {"limit": limit} if after is None else {"limit": limit, "after": after}
-
-
-def _failed_call(call: SyncCall, error: ProviderError) -> Answer:
-    answer = _no_reply(call, error.code, str(error))
-    answer.error_class = error.error_class
-    return answer
-
-
-def _no_reply(call: SyncCall, code: str, message: str) -> Answer:
-    return Answer(call.wire_id, Outcome.failed, ErrorClass.transient, code, message[:1000])

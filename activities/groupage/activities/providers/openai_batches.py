@@ -5,9 +5,9 @@ hints (PO-10), and "completed" without the file that must be there is not the en
 """
 
 import re
-from datetime import UTC, datetime
 from typing import Any
 
+from groupage.activities.providers.batch_objects import count_told, read_time
 from groupage.activities.providers.openai_errors import classify_call
 from groupage.schemas import BatchError, BatchPhase, BatchStatus, ErrorClass
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
@@ -37,50 +37,16 @@ _ENDED_AT = {
     BatchPhase.cancelled: "cancelled_at",
 }
 
-_RANKS = [
-    BatchPhase.completed,
-    BatchPhase.finalizing,
-    BatchPhase.expired,
-    BatchPhase.in_progress,
-    BatchPhase.validating,
-    BatchPhase.unknown,
-    BatchPhase.cancelling,
-    BatchPhase.cancelled,
-    BatchPhase.failed,
-]
-"""From the furthest on: of two batches with one tag the one that has more answers, or will, is kept."""
-
 
 def phase_of(raw_state: str) -> BatchPhase:
     """Our word for the provider's, whatever its case and spelling ("Validating", "InProgress", "canceled")."""
     return _PHASES.get(_NOT_LETTERS.sub("", raw_state.lower()), BatchPhase.unknown)
 
 
-def rank(status: BatchStatus) -> int:
-    """0 for the furthest; for sorting."""
-    return _RANKS.index(status.phase)
-
-
 def tag_of(batch: dict[str, Any]) -> str:
     metadata = batch.get("metadata")
     tag = metadata.get(TAG_KEY) if isinstance(metadata, dict) else None
     return tag if isinstance(tag, str) else ""
-
-
-def read_time(value: Any) -> datetime | None:
-    """Epoch seconds (OpenAI) or an ISO 8601 text (Azure's samples) as UTC; None for everything else."""
-    try:
-        if isinstance(value, str):
-            text = value.strip()
-            if not text.replace(".", "", 1).isdigit():
-                at = datetime.fromisoformat(text)
-                return at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC)
-            value = float(text)
-        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
-            return datetime.fromtimestamp(value, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
-    return None
 
 
 def read_batch(batch: dict[str, Any]) -> BatchStatus:
@@ -133,12 +99,8 @@ def _files(value: Any) -> list[str]:
 
 def _counts(counts: Any) -> tuple[int, int, int]:
     """(total, completed, failed), each -1 where it is not told."""
-
-    def count(name: str) -> int:
-        value = counts.get(name) if isinstance(counts, dict) else None
-        return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else -1
-
-    return count("total"), count("completed"), count("failed")
+    told = counts if isinstance(counts, dict) else {}
+    return count_told(told.get("total")), count_told(told.get("completed")), count_told(told.get("failed"))
 
 
 def _batch_error(errors: Any) -> BatchError:

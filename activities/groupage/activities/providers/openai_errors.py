@@ -1,4 +1,4 @@
-"""What a failed call to an OpenAI-shaped server means, in our classes (cases.md TE-09: never the SDK's verdict).
+"""What a failed call to an OpenAI-shaped server means, in our classes (docs/cases.md TE-09: never the SDK's verdict).
 
 ============================================  ===========================================================
 what happened                                 class; may a create have been accepted?
@@ -16,21 +16,17 @@ timeout, reset, cut answer                    transient; yes
 """
 
 import re
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
 from groupage.activities.answers import classify
+from groupage.activities.providers.call_errors import NOT_SENT, ambiguous, connection_failed, retry_after_s
 from groupage.schemas import ErrorClass
-from groupage.schemas.errors import AmbiguousCreate, ProviderError
+from groupage.schemas.errors import ProviderError
 
 if TYPE_CHECKING:
     import httpx2
     import openai
-
-RETRY_AFTER_MAX_S = 3600.0
-"""A server that asks for more is asked again after this."""
 
 _TOO_LARGE = re.compile(
     r"too many tokens in (the |this )?batch|(file|request|payload|input|body|entity)[^.]{0,40} (is )?too (large|big|long)"
@@ -74,30 +70,6 @@ def _page_title(error: Any) -> str | None:
         return None
     title = _PAGE_TITLE.search(error)
     return f"an HTML page came instead of JSON: {title[1].strip()[:200] if title else error.strip()[:80]}"
-
-
-def retry_after_s(headers: "httpx2.Headers", now: datetime | None = None) -> float | None:
-    """Seconds that the server asks to wait: `retry-after-ms`, or `Retry-After` in seconds or as an HTTP date."""
-    for name, divisor in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        text = headers.get(name)
-        if text is None:
-            continue
-        try:
-            seconds = float(text) / divisor
-        except ValueError:
-            seconds = _seconds_until(text, now or datetime.now(UTC))
-        if 0 <= seconds < float("inf"):
-            return min(seconds, RETRY_AFTER_MAX_S)
-    return None
-
-
-def _seconds_until(text: str, now: datetime) -> float:
-    """Seconds from `now` to an HTTP date, 0 for one that has passed, -1 for what is no date."""
-    try:
-        at = parsedate_to_datetime(text)
-    except ValueError:
-        return -1.0
-    return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds())
 
 
 def read_object(response: "httpx2.Response", what: str) -> dict[str, Any]:
@@ -147,21 +119,12 @@ def _error_body(error: "openai.APIStatusError") -> Any:
 
 
 def _connection_error(error: "openai.APIConnectionError", what: str) -> ProviderError:
-    import httpx2
     import openai
 
     cause = error.__cause__ or error.__context__
     detail = f"{type(cause).__name__}: {cause}" if cause is not None else str(error)
-    if isinstance(cause, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError):
-        return ProviderError(f"{what}: {detail}", error_class=ErrorClass.account, code="configuration")
-    if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout):
-        return ProviderError(f"{what}: not connected: {detail}", error_class=ErrorClass.transient, code=NOT_SENT)
-    code = "timeout" if isinstance(error, openai.APITimeoutError) else "connection_lost"
-    return ProviderError(f"{what}: {detail}", error_class=ErrorClass.transient, code=code)
+    return connection_failed(cause, what, detail, timed_out=isinstance(error, openai.APITimeoutError))
 
-
-NOT_SENT = "not_connected"
-"""Code of an error before which not a byte of the request had left."""
 
 NO_TOKEN = "no_token"  # noqa: S105 - a word, not a secret
 """Code of an error where no token could be got to send with the request, or the one sent was refused for its age."""
@@ -175,10 +138,4 @@ def create_failed(error: ProviderError) -> ProviderError:
         return error
     if error.status in _CLEAR_REFUSALS and error.error_class is not ErrorClass.transient:
         return error
-    return AmbiguousCreate(
-        str(error),
-        error_class=ErrorClass.transient,
-        code=error.code,
-        status=error.status,
-        retry_after_s=error.retry_after_s,
-    )
+    return ambiguous(error)

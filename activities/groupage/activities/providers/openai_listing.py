@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from groupage.activities.providers.openai_batches import read_time
+from groupage.activities.providers.batch_objects import read_time
 
 MAX_PAGES = 10_000
 """A listing that goes on for longer than this goes round in circles."""

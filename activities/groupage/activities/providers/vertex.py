@@ -13,17 +13,20 @@ from typing import Any, TypeVar
 
 from groupage.activities.answers_vertex import read_line
 from groupage.activities.providers.base import Answer, Echo, RemoteObject, ResultFile, Submission, SyncCall, Traits
-from groupage.activities.providers.compatibility import facts_of
-from groupage.activities.providers.openai_batches import rank
-from groupage.activities.providers.vertex_bodies import dumps, echo_of, is_claude, model_path, native
+from groupage.activities.providers.batch_objects import furthest
+from groupage.activities.providers.call_errors import after_refused_cancel, not_of_shape, raise_create_failed
+from groupage.activities.providers.compatibility import facts_of, limits_of_translated
+from groupage.activities.providers.exact_json import dumps
+from groupage.activities.providers.native_bodies import native_body
+from groupage.activities.providers.vertex_bodies import echo_of, is_claude, model_path
 from groupage.activities.providers.vertex_clients import Clients
 from groupage.activities.providers.vertex_data import DataPlane, Json, open_plane
-from groupage.activities.providers.vertex_errors import create_failed, not_of_shape, translated
+from groupage.activities.providers.vertex_errors import create_failed, translated
 from groupage.activities.providers.vertex_jobs import QUEUE_AND_RUN_S, TAG_LABEL, read_job, with_results
 from groupage.activities.providers.vertex_options import read_options
 from groupage.activities.providers.vertex_runtime import complete
 from groupage.activities.settings import ProviderSettings
-from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, ProviderLimits
+from groupage.schemas import BatchStatus, ErrorClass, ProviderLimits
 from groupage.schemas.catalog import ProviderFacts
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.requests import NATIVE_ENDPOINTS
@@ -53,27 +56,19 @@ class VertexProvider:
         return facts_of(self.name, self._settings, model)
 
     def limits(self, endpoint: str, model: str) -> ProviderLimits:
-        settings = self._settings
-        facts = self.facts(model)
-        # A translated body may be longer than the one that was counted: by half, where messages are tiny.
-        most = facts.max_bytes.value // (1 if endpoint in NATIVE_ENDPOINTS["vertex"] else 2)
-        limits = facts.limits(
-            max_requests=settings.max_requests,
-            max_bytes=settings.max_bytes or most,
-            max_line_bytes=settings.max_line_bytes,
-            max_tokens=settings.max_tokens,
-        )
+        native = endpoint in NATIVE_ENDPOINTS["vertex"]
+        limits = limits_of_translated(self.name, self._settings, model, native=native)
         return limits.model_copy(update={"completion_window_s": QUEUE_AND_RUN_S})
 
     def render(self, wire_id: str, endpoint: str, body: bytes) -> bytes:
         if body == b"{}":
             # What planning asks for: how much is added to a body.
             return self._plane().line(wire_id, body, claude=False)
-        model, _, request = native(endpoint, body)
+        model, _, request = native_body("vertex", endpoint, body)
         return self._plane().line(wire_id, dumps(request), claude=is_claude(endpoint, model))
 
     def echo_of(self, endpoint: str, body: bytes) -> Echo:
-        return echo_of(native(endpoint, body)[2])
+        return echo_of(native_body("vertex", endpoint, body)[2])
 
     def _plane(self, ref: str = "") -> DataPlane:
         """The one for a ref, or for new data."""
@@ -97,13 +92,7 @@ class VertexProvider:
             async for job, status in self._jobs(f'display_name="{tag}"')
             if status.tag == tag and status.batch_id not in not_ids
         ]
-        if not matches:
-            return None
-        first, *rest = sorted(matches, key=rank)
-        if not rest:
-            return first
-        others = ", ".join(f"{job.batch_id} ({job.raw_state})" for job in rest)
-        return first.model_copy(update={"warning": f"more jobs carry the tag {tag}: {others}"})
+        return furthest(tag, matches, "jobs")
 
     async def upload(self, submission: Submission) -> list[str]:
         return await self._plane().upload(submission)
@@ -128,10 +117,7 @@ class VertexProvider:
         try:
             return self._read(_as_json(await self._call(what, send, self._settings.create_timeout_s)), what)
         except ProviderError as error:
-            failed = create_failed(error)
-            if failed is error:
-                raise  # from itself it would be its own cause, and whoever follows the causes would never end
-            raise failed from error
+            raise_create_failed(create_failed(error), error)
 
     # ----- watching -----
 
@@ -146,13 +132,7 @@ class VertexProvider:
         try:
             await self._call(f"cancel of {batch_id}", send)
         except ProviderError as error:
-            if error.status not in {400, 409}:
-                raise
-            # It has ended already, or this is a real refusal: the state tells which (PO-16).
-            now = await self.status(batch_id)
-            if not now.phase.ended and now.phase is not BatchPhase.cancelling:
-                raise
-            return now
+            return await after_refused_cancel(error, self.status, batch_id)
         return await self.status(batch_id)
 
     async def _job(self, batch_id: str) -> Json:

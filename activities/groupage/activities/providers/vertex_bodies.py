@@ -14,11 +14,9 @@ import json
 import re
 from typing import Any
 
-import orjson
 from groupage.activities.providers.base import Echo
-from groupage.schemas import ErrorClass
-from groupage.schemas.errors import ProviderError
-from groupage.schemas.portable import Inexpressible, target_endpoint, translate
+from groupage.activities.providers.exact_json import dumps, loads
+from groupage.activities.providers.native_bodies import native_endpoint
 
 LABEL = "groupage_id"
 """Of the request: keys and values of labels are at most 63 of [a-z0-9_-]."""
@@ -30,25 +28,9 @@ _BASE64_FIELDS = frozenset({"data", "thoughtSignature"})
 _SNAKE = re.compile(r"_([a-z0-9])")
 
 
-def native(endpoint: str, body: bytes) -> tuple[str, str, dict[str, Any]]:
-    """(model, /generateContent or /rawPredict, Vertex's body). Raises ProviderError(invalid)."""
-    request = _loads(body)
-    model = request.get("model")
-    if not isinstance(model, str) or not model:
-        raise _invalid("the body has no model")
-    try:
-        return model, target_endpoint("vertex", model, endpoint), translate("vertex", model, endpoint, request)
-    except Inexpressible as error:
-        # Intake has refused such requests: this one came in by another way.
-        raise _invalid(str(error)) from error
-
-
 def is_claude(endpoint: str, model: str) -> bool:
     """Whether a job of these requests takes rawPredict bodies: one job has one endpoint and one model."""
-    try:
-        return target_endpoint("vertex", model, endpoint) == CLAUDE
-    except Inexpressible as error:
-        raise _invalid(f"{endpoint} for {model}: {error}") from error
+    return native_endpoint("vertex", endpoint, model) == CLAUDE
 
 
 def model_path(model: str, *, claude: bool) -> str:
@@ -63,7 +45,7 @@ def labelled(wire_id: str, request: bytes) -> bytes:
     ours = b'"labels":{"%b":"%b"}' % (LABEL.encode(), wire_id.encode())
     if b'"labels"' not in request:
         return b"{%b}" % ours if request == b"{}" else b"%b,%b}" % (request[:-1], ours)
-    value = _loads(request)
+    value = loads(request)
     labels = value.get("labels")
     if labels and (not isinstance(labels, dict) or (len(labels) >= LABELS_MAX and LABEL not in labels)):
         return request
@@ -81,22 +63,6 @@ def echo_of(request: dict[str, Any]) -> Echo:
     """What is compared where a row has no id."""
     asked = {name: value for name, value in request.items() if name != "labels"}
     return Echo(_digest(_exact(asked)), _digest(_loose(asked)))
-
-
-def dumps(value: Any) -> bytes:
-    """Compact JSON, integers of any size."""
-    try:
-        return orjson.dumps(value)
-    except (TypeError, orjson.JSONEncodeError):
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _loads(body: bytes) -> dict[str, Any]:
-    value = orjson.loads(body)
-    if not isinstance(value, dict):
-        raise _invalid("the body is not an object")
-    # Integers beyond 64 bits become floats in orjson; Python's own reader keeps them.
-    return value if orjson.dumps(value) == body else dict(json.loads(body))
 
 
 def _digest(value: Any) -> bytes:
@@ -133,7 +99,3 @@ def _loose(value: Any, field: str = "") -> Any:
 
 
 _SAYS_NOTHING: tuple[Any, ...] = (None, "", [], {}, False, 0)
-
-
-def _invalid(detail: str) -> ProviderError:
-    return ProviderError(f"vertex: {detail}", error_class=ErrorClass.invalid, code="inexpressible")

@@ -19,14 +19,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import orjson
-from groupage.activities.providers.google_errors import RETRY_AFTER_MAX_S, read_error
+from groupage.activities.providers.call_errors import NOT_SENT, ambiguous, retry_after_s
+from groupage.activities.providers.google_errors import read_error
 from groupage.schemas import BatchError, ErrorClass
-from groupage.schemas.errors import AmbiguousCreate, ProviderError
+from groupage.schemas.errors import ProviderError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
 
 T = TypeVar("T")
 
-NOT_SENT = "not_connected"
 _MAYBE_DONE = frozenset({408, 409, 425, 499})
 
 
@@ -70,11 +70,12 @@ def _answered(error: Any, what: str) -> ProviderError:
             body = orjson.loads(response.content)
         except orjson.JSONDecodeError:
             body = {"message": str(error.message), "code": status}
-    return of_reply(what, status, body, dict(response.headers) if response is not None else {})
+    headers = response.headers.items() if response is not None else ()
+    return of_reply(what, status, body, {name.lower(): value for name, value in headers})
 
 
 def of_reply(what: str, status: int, body: Any, headers: dict[str, str]) -> ProviderError:
-    """An HTTP reply that is an error."""
+    """An HTTP reply that is an error. Names of headers are in lower case."""
     found = read_error(status, body)
     error_class = found.error_class
     if error_class is ErrorClass.unknown:
@@ -86,12 +87,6 @@ def of_reply(what: str, status: int, body: Any, headers: dict[str, str]) -> Prov
         status=status,
         retry_after_s=found.retry_after_s or retry_after_s(headers),
     )
-
-
-def retry_after_s(headers: dict[str, str]) -> float | None:
-    """Seconds that the server asks to wait."""
-    text = next((value for name, value in headers.items() if name.lower() == "retry-after"), "")
-    return min(float(text), RETRY_AFTER_MAX_S) if text.replace(".", "", 1).isdigit() else None
 
 
 def _credentials(error: Any) -> tuple[ErrorClass, str]:
@@ -140,13 +135,7 @@ def create_failed(error: ProviderError) -> ProviderError:
     status = error.status
     if status is not None and 400 <= status < 500 and status not in _MAYBE_DONE:
         return error
-    return AmbiguousCreate(
-        str(error),
-        error_class=ErrorClass.transient,
-        code=error.code,
-        status=status,
-        retry_after_s=error.retry_after_s,
-    )
+    return ambiguous(error)
 
 
 def failed_job(error: Any) -> BatchError:
@@ -157,10 +146,3 @@ def failed_job(error: Any) -> BatchError:
         # Its model, its input or its bucket: nothing that the same job finds the next time.
         error_class = ErrorClass.invalid
     return BatchError(error_class=error_class, code=found.code, message=found.message or "the provider gives no reason")
-
-
-def not_of_shape(what: str, missing: str) -> ProviderError:
-    """A successful answer without what it must hold: a gateway spoke, not the API (PO-22)."""
-    return ProviderError(
-        f"{what}: the answer has no {missing}", error_class=ErrorClass.transient, code="not_an_object", status=200
-    )

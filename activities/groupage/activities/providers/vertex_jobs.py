@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from groupage.activities.providers.batch_objects import count_told
 from groupage.activities.providers.vertex_data import Json
 from groupage.activities.providers.vertex_errors import failed_job
 from groupage.schemas import BatchPhase, BatchStatus
@@ -27,7 +28,7 @@ from groupage.schemas.ids import decode_tag
 
 TAG_LABEL = "groupage_tag"
 QUEUE_AND_RUN_S = (72 + 24) * 3600
-"""So long a job may take (providers.md section 4)."""
+"""So long a job may take, by Google's documentation."""
 
 _PHASES = {
     "QUEUED": BatchPhase.validating,
@@ -121,12 +122,7 @@ def _counts(job: Json) -> tuple[int, int, int]:
     stats = job.get("completionStats")
     if not isinstance(stats, dict):
         return -1, -1, -1
-
-    def count(name: str) -> int:
-        text = str(stats.get(name, 0))
-        return int(text) if text.isdecimal() else -1
-
-    parts = [count("successfulCount"), count("failedCount"), count("incompleteCount")]
+    parts = [count_told(stats.get(name, 0)) for name in ("successfulCount", "failedCount", "incompleteCount")]
     return sum(parts) if min(parts) >= 0 else -1, parts[0], parts[1]
 
 

@@ -15,13 +15,12 @@ api_endpoint    GROUPAGE_VERTEX_API_ENDPOINT    instead of the location's own, f
 read by Google's own clients.
 """
 
-import os
 import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from groupage.activities.providers.profile_options import given_options, wrong_settings
 from groupage.activities.settings import ProviderSettings
-from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
 
 _VARIABLES = {
@@ -57,12 +56,9 @@ class VertexOptions:
 
 def read_options(settings: ProviderSettings) -> VertexOptions:
     """Raises ProviderError(account) that names what is wrong: nothing would work before it is set right."""
-    unknown = sorted(set(settings.options) - set(_VARIABLES))
-    if unknown:
-        raise wrong(f"unknown option {', '.join(unknown)}; known: {', '.join(_VARIABLES)}")
+    given = given_options("vertex", settings, _VARIABLES)
     if settings.api_key or settings.api_key_env:
         raise wrong("it takes no api_key: credentials are Google's Application Default Credentials")
-    given = {name: _given(settings, name) for name in _VARIABLES}
     project, location = given["project"], given["location"]
     if project and not _PROJECT.fullmatch(project):
         raise wrong(f"project {project!r} is not a project's id")
@@ -76,10 +72,6 @@ def read_options(settings: ProviderSettings) -> VertexOptions:
             "location) to the dataset's region, or GROUPAGE_VERTEX_DATA to gs://bucket/prefix"
         )
     return VertexOptions(project, location, data, _endpoint(endpoint, location))
-
-
-def _given(settings: ProviderSettings, name: str) -> str:
-    return str(settings.options.get(name) or os.environ.get(_VARIABLES[name]) or "").strip()
 
 
 def _data(text: str) -> str:
@@ -118,9 +110,4 @@ def is_loopback(url: str) -> bool:
 
 def wrong(detail: str) -> ProviderError:
     """The error for settings that have to be put right by a person."""
-    return ProviderError(
-        f"provider vertex: {detail}",
-        error_class=ErrorClass.account,
-        code="configuration",
-        hint="set it in the profile's options or in the environment of the worker",
-    )
+    return wrong_settings("vertex", detail)

@@ -6,19 +6,20 @@ The session blocks until the model has answered, for minutes at worst: such call
 import asyncio
 from typing import Any
 
-import orjson
 from groupage.activities.answers_vertex import read_reply
 from groupage.activities.providers.base import Answer, SyncCall
+from groupage.activities.providers.call_errors import retry_after_s
+from groupage.activities.providers.exact_json import dumps
 from groupage.activities.providers.google_errors import of_one_request
-from groupage.activities.providers.vertex_bodies import CLAUDE, dumps, model_path, native
+from groupage.activities.providers.native_bodies import native_body
+from groupage.activities.providers.sync_replies import failed_call, read_sync, timed_out
+from groupage.activities.providers.vertex_bodies import CLAUDE, model_path
 from groupage.activities.providers.vertex_clients import Clients
-from groupage.activities.providers.vertex_errors import retry_after_s, translated
+from groupage.activities.providers.vertex_errors import translated
 from groupage.activities.providers.vertex_options import VertexOptions
 from groupage.activities.settings import ProviderSettings
 from groupage.activities.threads import detached
-from groupage.schemas import ErrorClass, Outcome
 from groupage.schemas.errors import ProviderError
-from groupage.schemas.limits import FAILURE_MESSAGE_MAX
 
 _REQUEST_ID = "x-request-id"
 
@@ -26,7 +27,7 @@ _REQUEST_ID = "x-request-id"
 async def complete(clients: Clients, options: VertexOptions, settings: ProviderSettings, call: SyncCall) -> Answer:
     """An answer whatever happens."""
     try:
-        model, target, body = native(call.endpoint, call.body)
+        model, target, body = native_body("vertex", call.endpoint, call.body)
         claude = target == CLAUDE
         path = model_path(model, claude=claude)
 
@@ -45,27 +46,11 @@ async def complete(clients: Clients, options: VertexOptions, settings: ProviderS
             what = f"{target[1:]} for {call.wire_id}"
             status, content, headers = await detached(lambda: translated(what, send), "vertex-sync")
     except TimeoutError:
-        return _failed(call, ErrorClass.transient, "timeout", f"no answer within {call.timeout_s:g} s")
+        return timed_out(call)
     except ProviderError as error:
-        answer = _failed(call, of_one_request(error.error_class), error.code, str(error))
-        answer.retry_after_s = error.retry_after_s
-        return answer
-    return _read(call, status, content, headers, claude=claude)
+        return failed_call(call, error, of_one_request(error.error_class))
 
+    def read(body: Any) -> Answer:
+        return read_reply(call.wire_id, status, body, claude=claude, request_id=headers.get(_REQUEST_ID, ""))
 
-def _read(call: SyncCall, status: int, content: bytes, headers: dict[str, str], *, claude: bool) -> Answer:
-    try:
-        body: Any = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        if 200 <= status <= 299:
-            # A gateway's page, or an answer cut in its middle: nothing that the model said (PO-22).
-            return _failed(call, ErrorClass.transient, "not_json", f"status {status}, but the answer is not JSON")
-        body = content[:FAILURE_MESSAGE_MAX].decode("utf-8", "replace")
-    answer = read_reply(call.wire_id, status, body, claude=claude, request_id=headers.get(_REQUEST_ID, ""))
-    if answer.error_class is not None:
-        answer.retry_after_s = answer.retry_after_s or retry_after_s(headers)
-    return answer
-
-
-def _failed(call: SyncCall, error_class: ErrorClass, code: str, message: str) -> Answer:
-    return Answer(call.wire_id, Outcome.failed, error_class, code, message[:FAILURE_MESSAGE_MAX])
+    return read_sync(call, status, content, read, lambda: retry_after_s(headers))

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
-from groupage.activities.providers.vertex_errors import not_of_shape, translate
+from groupage.activities.providers.call_errors import not_of_shape
+from groupage.activities.providers.vertex_errors import translate
 from groupage.activities.threads import check
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError

@@ -1,0 +1,51 @@
+"""Replies of sync APIs, as far as all adapters see them alike: those that did not come, and those that are no JSON."""
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+from groupage.activities.providers.base import Answer, SyncCall
+from groupage.schemas import ErrorClass, Outcome
+from groupage.schemas.errors import ProviderError
+from groupage.schemas.limits import FAILURE_MESSAGE_MAX
+
+
+def no_reply(call: SyncCall, error_class: ErrorClass, code: str, message: str) -> Answer:
+    """Nothing came that the model said."""
+    return Answer(call.wire_id, Outcome.failed, error_class, code, message[:FAILURE_MESSAGE_MAX])
+
+
+def timed_out(call: SyncCall) -> Answer:
+    return no_reply(call, ErrorClass.transient, "timeout", f"no answer within {call.timeout_s:g} s")
+
+
+def failed_call(call: SyncCall, error: ProviderError, error_class: ErrorClass | None = None) -> Answer:
+    """A call that raised. `error_class` instead of the error's own."""
+    answer = no_reply(call, error_class or error.error_class, error.code, str(error))
+    answer.retry_after_s = error.retry_after_s
+    return answer
+
+
+def read_sync(
+    call: SyncCall,
+    status: int,
+    content: bytes,
+    read: Callable[[Any], Answer],
+    wait_s: Callable[[], float | None],
+) -> Answer:
+    """A reply, whatever its status. `read` gets the parsed body, or a text where an error's body is no JSON.
+
+    `wait_s` tells what the headers ask for; it is used where the reply is an error that asks for nothing itself.
+    """
+    try:
+        body: Any = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        if 200 <= status <= 299:
+            # A gateway's page, or an answer cut in its middle (PO-22).
+            message = f"status {status}, but the answer is not JSON"
+            return no_reply(call, ErrorClass.transient, "not_json", message)
+        body = content[:FAILURE_MESSAGE_MAX].decode("utf-8", "replace")
+    answer = read(body)
+    if answer.error_class is not None:
+        answer.retry_after_s = answer.retry_after_s or wait_s()
+    return answer
