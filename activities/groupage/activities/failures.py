@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
+from groupage.activities.providers.bad_lines import OF_ALL_LINES, bad_lines
 from groupage.schemas import BatchError, ErrorClass
 from groupage.schemas.errors import AmbiguousCreate, GroupageError, InputRefused, KeyConflict, ProviderError, StoreError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
@@ -51,6 +52,8 @@ def batch_error(error: ProviderError) -> BatchError:
         code=cut(error.code, 200),
         message=cut(str(error)),
         retry_after_s=error.retry_after_s,
+        bad_lines=bad_lines((line, error.code, cut(str(error))) for line in error.lines),
+        of_all_lines=error.code in OF_ALL_LINES,
     )
 
 

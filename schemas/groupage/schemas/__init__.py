@@ -1,7 +1,7 @@
 """The contract of Groupage: messages, names, states, limits. Imports nothing of ours."""
 
 from groupage.schemas._base import Duration, Message, parse_duration
-from groupage.schemas.batches import BatchError, BatchStatus, RoundPlan, ShardPlan, ShardRef, ShardReport
+from groupage.schemas.batches import BadLines, BatchError, BatchStatus, RoundPlan, ShardPlan, ShardRef, ShardReport
 from groupage.schemas.jobs import CancelInput, DecideInput, JobPolicy, JobRef, JobSpec, JobStatus
 from groupage.schemas.limits import ProviderLimits
 from groupage.schemas.requests import (
@@ -32,6 +32,7 @@ __all__ = [
     "DEFAULT_ENDPOINT",
     "ENDPOINTS",
     "NATIVE_ENDPOINTS",
+    "BadLines",
     "BatchError",
     "BatchPhase",
     "BatchStatus",

@@ -53,6 +53,14 @@ class RoundPlan(Message):
     max_bytes: int | None = None
 
 
+class BadLines(Message):
+    """Lines for which a provider refused a whole batch; 1 is the first one of the input as it was sent."""
+
+    lines: list[int]
+    code: str = ""
+    message: str = ""
+
+
 class BatchError(Message):
     """Why a whole batch or submission failed."""
 
@@ -60,6 +68,10 @@ class BatchError(Message):
     code: str = ""
     message: str = ""
     retry_after_s: float | None = None
+    bad_lines: list[BadLines] = Field(default_factory=list)
+    """Where the provider names the lines at fault: the other ones are not, and none has run."""
+    of_all_lines: bool = False
+    """The reason holds for every line: leaving some out would not help."""
 
 
 class BatchStatus(Message):

@@ -16,6 +16,8 @@
 `exit_code` is what the command `groupage` exits with.
 """
 
+from collections.abc import Sequence
+
 from groupage.schemas.states import ErrorClass
 
 PROBLEMS_IN_TEXT = 3
@@ -79,7 +81,8 @@ class StoreError(GroupageError):
 class ProviderError(GroupageError):
     """What a provider said. `error_class` is ours, `code` and `status` are the provider's.
 
-    `retry_after_s` is the server's own wish in seconds, if it had one.
+    `retry_after_s` is the server's own wish in seconds, if it had one. `lines` are the lines of a batch's input, from
+    1, to which alone the error is due.
     """
 
     def __init__(
@@ -91,9 +94,11 @@ class ProviderError(GroupageError):
         status: int | None = None,
         retry_after_s: float | None = None,
         hint: str = "",
+        lines: Sequence[int] = (),
     ) -> None:
         super().__init__(message, hint=hint)
         self.error_class = error_class
+        self.lines = lines
         self.code = code
         self.status = status
         self.retry_after_s = retry_after_s

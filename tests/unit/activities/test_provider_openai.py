@@ -193,7 +193,8 @@ def test_QU_01_a_failed_batch_says_why_in_our_words():
     errors = {"data": [{"code": "duplicate_custom_id", "message": "twice", "line": 7}, {"code": "invalid_json_line"}]}
     read = read_batch(batch(status="failed", output_file_id=None, errors=errors))
     assert read.error.error_class is ErrorClass.invalid
-    assert read.error.message == "line 7: twice (and 1 more)"
+    assert read.error.message == "line 7 of the batch's input: twice (and 1 more)"
+    assert (read.error.bad_lines, read.error.of_all_lines) == ([], True)
     assert read_batch(batch(status="failed", output_file_id=None, errors=None)).error.error_class is ErrorClass.unknown
 
 

@@ -1,15 +1,16 @@
 """OpenAI's batch object, and what its relatives make of it, as our BatchStatus.
 
-Everything in it may be missing, null or new: an unknown word is not an end (cases.md PO-05), counts are
+Everything in it may be missing, null or new: an unknown word is not an end (docs/cases.md PO-05), counts are
 hints (PO-10), and "completed" without the file that must be there is not the end yet (PO-08).
 """
 
 import re
 from typing import Any
 
+from groupage.activities.providers.bad_lines import OF_ALL_LINES, bad_lines
 from groupage.activities.providers.batch_objects import count_told, read_time
 from groupage.activities.providers.openai_errors import classify_call
-from groupage.schemas import BatchError, BatchPhase, BatchStatus, ErrorClass
+from groupage.schemas import BadLines, BatchError, BatchPhase, BatchStatus, ErrorClass
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
 
 TAG_KEY = "groupage_tag"
@@ -104,19 +105,33 @@ def _counts(counts: Any) -> tuple[int, int, int]:
 
 
 def _batch_error(errors: Any) -> BatchError:
-    """Why the batch failed: the first entry decides, the number of further ones is told."""
+    """Why the batch failed: the first entry decides, the number of further ones is told, the lines at fault are kept."""
     data = errors.get("data") if isinstance(errors, dict) else errors
     entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
     if not entries:
         text = errors if isinstance(errors, str) else "the provider gives no reason"
         return BatchError(error_class=ErrorClass.unknown, code="failed", message=text[:FAILURE_MESSAGE_MAX])
     found, code, message = classify_call(None, entries[0])
-    if found is ErrorClass.unknown and code in _INVALID_FILE_CODES:
+    lines = _named_lines(entries) if found in {ErrorClass.invalid, ErrorClass.unknown} else []
+    if found is ErrorClass.unknown and (lines or code in _INVALID_FILE_CODES):
         found = ErrorClass.invalid
     line = entries[0].get("line")
-    where = f"line {line}: " if isinstance(line, int) else ""
+    where = f"line {line} of the batch's input: " if isinstance(line, int) else ""
     more = f" (and {len(entries) - 1} more)" if len(entries) > 1 else ""
-    return BatchError(error_class=found, code=code, message=f"{where}{message}{more}"[:FAILURE_MESSAGE_MAX])
+    text = f"{where}{message}{more}"[:FAILURE_MESSAGE_MAX]
+    return BatchError(error_class=found, code=code, message=text, bad_lines=lines, of_all_lines=code in OF_ALL_LINES)
+
+
+def _named_lines(entries: list[dict[str, Any]]) -> list[BadLines]:
+    """The lines at fault; none unless every entry names one, since what is wrong besides concerns all lines."""
+    named = []
+    for entry in entries:
+        line = entry.get("line")
+        if not isinstance(line, int) or isinstance(line, bool):
+            return []
+        _, code, message = classify_call(None, entry)
+        named.append((line, code, message))
+    return bad_lines(named)
 
 
 _INVALID_FILE_CODES = frozenset(
