@@ -30,6 +30,16 @@ async def costly(jobs, world):
     return handle, await asked(jobs, handle, step_s=0.2)
 
 
+async def test_a_budget_asks_where_a_part_of_the_job_has_no_known_price(jobs, world):
+    world.unpriced = 49
+    handle = await jobs.start(policy=JobPolicy(max_cost_usd=Decimal(5)))
+    status = await asked(jobs, handle, step_s=0.2)
+    assert "leaves out 49 requests to no-such-price" in status.reason
+    assert not world.sent
+    await decide(handle, "go_on")
+    assert (await handle.result()).state is JobState.completed
+
+
 async def test_over_budget_asks_before_anything_is_sent_and_says_what_to_do(jobs, world):
     handle, status = await costly(jobs, world)
     assert status.health is Health.needs_decision

@@ -123,6 +123,7 @@ class World:
         self.refused_input = False
         self.prepare_error: ApplicationError | None = None
         self.estimate: Decimal | None = Decimal(1)
+        self.unpriced = 0
         self.left_behind: list[str] = []
         self.clean_up_s = 0.0
         self.prepare_s = 0.0
@@ -192,6 +193,8 @@ class World:
             refused=self.refused_input,
             problems=[f"line {n}: no id" for n in range(self.rejected)][:20],
             estimated_cost_usd=self.estimate,
+            unpriced_requests=self.unpriced,
+            unpriced_models=["no-such-price"] if self.unpriced else [],
             estimated_sync_cost_usd=self.estimate * 2 if self.estimate is not None else None,
         )
 

@@ -13,17 +13,22 @@ import orjson
 from groupage.activities.pricing import PriceBook, to_usd
 from groupage.activities.providers.base import BatchProvider, facts_about
 from groupage.activities.threads import check
-from groupage.schemas import JobManifest, JobRef, JobSpec, Route
+from groupage.schemas import JobManifest, JobPolicy, JobRef, JobSpec, Route
 from groupage.schemas.activity_calls import PreparedJob, PrepareJob
 from groupage.schemas.errors import InputRefused, KeyConflict, UsageError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX, PAYLOAD_MAX_BYTES, PROBLEMS_SHOWN
 from groupage.schemas.portable import Inexpressible
+from groupage.schemas.requests import RequestGroup
 from groupage.store.acceptance import accept_job, missing_objects
 from groupage.store.deployment import deployment_owner
 from groupage.store.objects import ObjectMissing, Store, stream_url
 from groupage.store.parsing import rules_of
 from groupage.store.segments import SegmentReader, read_manifest_or_none
 from groupage.store.spool import spool_requests
+
+_UNPRICED_SHOWN = 5
+_MODEL_MAX = 100
+"""Characters of a model's name where it is only shown."""
 
 _PROBLEM_MAX = min(FAILURE_MESSAGE_MAX, PAYLOAD_MAX_BYTES // (2 * PROBLEMS_SHOWN))
 """Characters of one problem in the message: all of them together stay below the payload limit."""
@@ -152,7 +157,8 @@ def _check_same(manifest: JobManifest, spec: JobSpec) -> None:
 
 def _prepared(store: Store, provider: BatchProvider, manifest: JobManifest, spec: JobSpec) -> PreparedJob:
     groups = manifest.groups
-    costs = {route: _estimate(provider, manifest, route) for route in (Route.batch, Route.sync)}
+    costs = {route: _estimate(provider, manifest, route, spec.policy) for route in (Route.batch, Route.sync)}
+    unpriced = list({id(group): group for _, _, without in costs.values() for group in without}.values())
     problems = islice(SegmentReader(store, manifest).rejected(), PROBLEMS_SHOWN)
     return PreparedJob(
         job=JobRef(
@@ -172,26 +178,35 @@ def _prepared(store: Store, provider: BatchProvider, manifest: JobManifest, spec
         max_output_tokens=sum(group.max_output_tokens for group in groups),
         estimated_cost_usd=costs[Route.batch][0],
         estimated_sync_cost_usd=costs[Route.sync][0],
-        cost_estimated=any(estimated for _, estimated in costs.values()),
+        cost_estimated=any(estimated for _, estimated, _ in costs.values()),
+        unpriced_requests=sum(group.requests for group in unpriced),
+        unpriced_models=list(dict.fromkeys(group.model[:_MODEL_MAX] for group in unpriced))[:_UNPRICED_SHOWN],
         model=groups[0].model if len({group.model for group in groups}) == 1 else "",
         min_requests=max((provider.limits(group.endpoint, group.model).min_requests for group in groups), default=1),
     )
 
 
-def _estimate(provider: BatchProvider, manifest: JobManifest, route: Route) -> tuple[Decimal | None, bool]:
-    """(USD if every request uses its whole output limit, whether a guess is in it).
+def _estimate(
+    provider: BatchProvider, manifest: JobManifest, route: Route, policy: JobPolicy
+) -> tuple[Decimal | None, bool, list[RequestGroup]]:
+    """(USD if every request uses its whole output limit, whether a guess is in it, groups without a price).
 
     None where no group's model has a price. A long request's higher tier is not reckoned with: sums
-    are all that is known here.
+    are all that is known here. What is too few for a batch is reckoned by sync, which is where it goes if it may.
     """
     book = PriceBook(manifest.provider, facts=partial(facts_about, provider))
-    total, known, estimated = 0, False, False
+    total, estimated = 0, False
+    unpriced: list[RequestGroup] = []
     for group in manifest.groups:
-        price = book.price(group.model, route)
+        too_few = group.requests < provider.limits(group.endpoint, group.model).min_requests
+        if too_few and not policy.escalate:
+            continue
+        price = book.price(group.model, Route.sync if too_few else route)
         if price is None:
             estimated = True
+            unpriced.append(group)
             continue
-        known = True
         estimated = estimated or price.estimated
         total += group.tokens * price.input + group.max_output_tokens * price.output + group.requests * price.request
-    return (to_usd(total) if known or not manifest.groups else None), estimated
+    known = len(unpriced) < len(manifest.groups) or not manifest.groups
+    return (to_usd(total) if known else None), estimated, unpriced

@@ -54,6 +54,10 @@ class PreparedJob(Message):
     """By batch, if every request uses its whole output limit; None: no price is known."""
     estimated_sync_cost_usd: Decimal | None = None
     cost_estimated: bool = False
+    unpriced_requests: int = 0
+    """Requests of models without a known price; the estimates leave them out."""
+    unpriced_models: list[str] = Field(default_factory=list)
+    """The first of them."""
     min_requests: int = 1
     rounds: int = 0
     """Rounds that an earlier run of the job has planned: it was terminated, and handed in again."""

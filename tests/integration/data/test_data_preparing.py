@@ -88,3 +88,27 @@ def test_an_unknown_model_has_no_estimate_and_says_so(world):
     prepared = world.prepare([world.request(0, model="my-own-model")])
     assert prepared.estimated_cost_usd is None
     assert prepared.cost_estimated
+    assert (prepared.unpriced_requests, prepared.unpriced_models) == (1, ["my-own-model"])
+
+
+def test_an_estimate_says_which_requests_it_leaves_out(world):
+    rows = [world.request(0), *(world.request(n, model=f"my-own-model-{n % 7}") for n in range(1, 50))]
+    prepared = world.prepare(rows)
+    assert prepared.estimated_cost_usd is not None
+    assert prepared.unpriced_requests == 49
+    assert prepared.unpriced_models == [
+        "my-own-model-1",
+        "my-own-model-2",
+        "my-own-model-3",
+        "my-own-model-4",
+        "my-own-model-5",
+    ]
+
+
+def test_what_is_too_few_for_a_batch_is_reckoned_by_sync_which_is_where_it_goes(world):
+    whole = world.requests(10, key="whole")
+    world.provider.limit = world.provider.limit.model_copy(update={"min_requests": 100})
+    few = world.requests(10, key="few")
+    assert few.estimated_cost_usd == whole.estimated_sync_cost_usd
+    unsent = world.requests(10, key="unsent", policy=JobPolicy(escalate=False))
+    assert unsent.estimated_cost_usd == 0

@@ -161,6 +161,13 @@ def test_cost_asks_only_above_the_budget_or_where_it_is_unknown(most, estimate, 
     assert bool(cost_question(policy, Decimal(estimate) if estimate else None)) is asks
 
 
+def test_an_estimate_that_leaves_requests_out_is_within_no_budget():
+    policy = JobPolicy(max_cost_usd=Decimal(5))
+    assert "49 requests to x" in cost_question(policy, Decimal(1), unpriced=49, models=["x"])
+    assert "49 requests to x" in cost_question(policy, Decimal(6), unpriced=49, models=["x"])
+    assert not cost_question(JobPolicy(), Decimal(1), unpriced=49, models=["x"])
+
+
 def test_every_question_says_how_to_answer_it_and_what_each_answer_means():
     for question in Question:
         assert set(MEANING[question]) == set(SUITABLE[question])

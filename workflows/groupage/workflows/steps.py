@@ -78,7 +78,12 @@ def ask_about_cost(memory: JobMemory, spec: JobSpec, now: datetime) -> None:
         return
     route = choose_route(spec.policy, clock(memory, now), work(memory), ())
     by_sync = route is Route.sync
-    text = cost_question(spec.policy, prepared.estimated_sync_cost_usd if by_sync else prepared.estimated_cost_usd)
+    text = cost_question(
+        spec.policy,
+        prepared.estimated_sync_cost_usd if by_sync else prepared.estimated_cost_usd,
+        unpriced=prepared.unpriced_requests,
+        models=prepared.unpriced_models,
+    )
     if text:
         memory.question, memory.question_text = Question.cost, text
 

@@ -1,5 +1,6 @@
 """When a job stops and asks a person, what it asks, and which answers fit."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 from enum import StrEnum
 
@@ -41,14 +42,21 @@ MEANING: dict[Question, dict[Decision, str]] = {
 }
 
 
-def cost_question(policy: JobPolicy, estimate: Decimal | None) -> str:
-    """Why the cost needs a decision; empty if it does not. An unknown price cannot be said to be within a budget."""
+def cost_question(policy: JobPolicy, estimate: Decimal | None, *, unpriced: int = 0, models: Sequence[str] = ()) -> str:
+    """Why the cost needs a decision; empty if it does not. An unknown price cannot be said to be within a budget.
+
+    `estimate` leaves out `unpriced` requests, of `models` without a known price.
+    """
     if policy.max_cost_usd is None:
         return ""
     if estimate is None:
         return f"the policy allows {policy.max_cost_usd} USD, and no price is known for this job's models"
+    without_price = f"{unpriced} requests to {', '.join(models) or 'some models'}, for which no price is known"
+    more = f", without {without_price}" if unpriced else ""
     if estimate > policy.max_cost_usd:
-        return f"the estimate of {_above(estimate, policy.max_cost_usd)} USD is above the policy's {policy.max_cost_usd} USD"
+        return f"the estimate of {_above(estimate, policy.max_cost_usd)} USD is above the policy's {policy.max_cost_usd} USD{more}"
+    if unpriced:
+        return f"the policy allows {policy.max_cost_usd} USD, and the estimate of {estimate:.2f} USD leaves out {without_price}"
     return ""
 
 
