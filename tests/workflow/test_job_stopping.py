@@ -78,6 +78,7 @@ async def test_without_escalation_the_job_ends_at_the_deadline_with_what_the_bat
     assert summary.state is JobState.completed_with_failures
     assert len(world.answered) == 80
     assert world.calls["run_sync_shard"] == 0
+    assert not world.plans[0].escalate, "planning sends nothing by sync, either"
     assert "not to escalate" in summary.reason
     assert summary.finished_at <= summary.deadline_at
 

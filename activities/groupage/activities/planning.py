@@ -6,8 +6,9 @@ same objects, and a round whose plan stands is never planned anew: its shards ma
 answered since it was planned is noted beside it (`rounds/N.answered.u32`): a shard that nothing was sent of yet
 and that holds such requests is not sent, and sync shards pass them over (promise 3).
 
-Requests over the provider's limit for one line are not planned. They get their outcome at once, in
-a shard without a plan whose number follows the last planned one (docs/cases.md IV-18).
+Requests over the provider's limit for one line are not planned, nor those that are too few for a batch
+where the policy forbids the sync API. They get their outcome at once, in a shard without a plan whose
+number follows the last planned one (docs/cases.md IV-18, IV-21).
 """
 
 import threading
@@ -51,7 +52,10 @@ from groupage.store.shards import (
 Routes = npt.NDArray[np.uint8]
 """One byte a request of the job: what this round does with it."""
 
-NOT_PLANNED, BATCH, SYNC, TOO_LARGE = 0, 1, 2, 3
+NOT_PLANNED, BATCH, SYNC, TOO_LARGE, TOO_FEW = range(5)
+
+CUT = frozenset({ErrorClass.too_large, ErrorClass.invalid})
+"""Refusals after which a shard is cut in halves."""
 
 SHARD_MAX = 999_999
 """Highest shard number that an id can carry (schemas.ids)."""
@@ -90,7 +94,7 @@ def plan_round(
     planner.plan_batches()
     batch_shards = planner.shards
     planner.plan_sync()
-    planner.refuse_too_large(directory)
+    planner.refuse(directory)
     plan = RoundPlan(
         round=call.round,
         batch_shards=batch_shards,
@@ -282,7 +286,8 @@ class _Planner:
                 check(self._stop)
                 rows = self._reader.rows(number)[indices - self._reader.starts[number]]
                 for index, row in zip(indices.tolist(), rows, strict=True):
-                    writer.add(self._too_large(index, row, at))
+                    refuse = self._too_large if self._routes[index] == TOO_LARGE else self._too_few
+                    writer.add(refuse(index, row, at))
             writer.close()
 
     def _too_large(self, index: int, row: np.void, at: datetime) -> ResultLine:
@@ -311,6 +316,25 @@ class _Planner:
             check(self._stop)
             chosen = np.flatnonzero(self._routes[start : self._reader.starts[number + 1]] == route)
             if not len(chosen):
+    def _too_few(self, index: int, row: np.void, at: datetime) -> ResultLine:
+        """Nothing is wrong with the request: with others left over as well it may find its batch in a later round."""
+        group = self._groups[int(row["group"])]
+        return ResultLine(
+            index,
+            Outcome.failed,
+            self._call.job.provider,
+            Route.batch,
+            self._call.round,
+            at,
+            error_class=ErrorClass.not_sent,
+            code="below_minimum",
+            message=(
+                f"{self._call.job.provider} takes no batch of fewer than {group.limits.min_requests} requests, "
+                "too few are left, and the policy says never to send by sync (escalate)"
+            ),
+            model=group.model,
+        )
+
                 continue
             rows = self._reader.rows(number)[chosen]
             for group in np.unique(rows["group"]).tolist():
@@ -328,7 +352,7 @@ class _Planner:
     def _write_batch(self, group: int, draft: Draft) -> None:
         if draft.requests < self._groups[group].shard.min_requests:
             # The provider would refuse so few (IV-21), and there are no others to put them with.
-            self._routes[draft.index] = SYNC
+            self._routes[draft.index] = SYNC if self._call.escalate else TOO_FEW
             return
         self._write(group, draft, Route.flex if self._call.first_route is Route.flex else Route.batch)
 

@@ -83,6 +83,8 @@ class PlanRound(Message):
     """Shards may hold this share of the limits: halved after a provider found one too large."""
     canary_requests: int = 0
     """Round 0 only: shard 0 holds so many requests."""
+    escalate: bool = True
+    """False: what is too few for a batch of the provider's gets its outcome and does not go by sync."""
     max_shard_requests: int | None = None
     max_shard_bytes: int | None = None
     max_shard_tokens: int | None = None

@@ -12,6 +12,7 @@ from groupage.schemas import (
     FailureAction,
     JobManifest,
     JobRef,
+    Outcome,
     ProviderLimits,
     RequestGroup,
     RoundPlan,
@@ -110,6 +111,26 @@ def test_IV_21_few_requests_go_by_sync_where_the_provider_refuses_so_few(world):
     plan = world.plan()
     assert (plan.batch_shards, plan.sync_shards) == (0, 1)
     assert members(world, 0, 0) == list(range(7))
+
+
+def test_IV_21_few_requests_are_not_sent_where_the_policy_says_never_by_sync(world):
+    limited(world, min_requests=100)
+    world.requests(7)
+    plan = world.plan(escalate=False)
+    assert (plan.batch_shards, plan.sync_shards, plan.given_up) == (0, 0, 7)
+    rows = world.rows(0, 0)
+    assert set(world.outcomes().values()) == {Outcome.failed}
+    assert {rows.codes[row["code"]] for row in rows.rows} == {"below_minimum"}
+
+
+def test_IV_21_what_is_too_few_at_first_finds_its_batch_with_what_is_left_of_others(world):
+    limited(world, min_requests=5, max_requests=5)
+    world.requests(7)
+    assert world.plan(escalate=False).batch_shards == 1
+    actions = {ErrorClass.not_sent: RESUBMIT}
+    plan = world.plan(1, escalate=False, actions=actions)
+    assert (plan.batch_shards, plan.sync_shards) == (1, 0)
+    assert members(world, 1, 0) == [0, 1, 2, 3, 4]
 
 
 def test_IV_21_the_last_shard_is_filled_up_to_the_minimum(world):

@@ -243,6 +243,7 @@ def plan_next(memory: JobMemory, spec: JobSpec, now: datetime, job: PlanRound) -
             "actions": memory.actions,
             "limits_factor": memory.limits_factor,
             "canary_requests": policy.canary_requests,
+            "escalate": policy.escalate,
             "max_shard_requests": policy.max_shard_requests,
             "max_shard_bytes": policy.max_shard_bytes,
             "max_shard_tokens": policy.max_shard_tokens,
