@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
-from groupage.schemas import JobPolicy, JobState, ShardReport
+from groupage.schemas import CancelInput, JobPolicy, JobState, ShardReport
 from groupage.schemas.limits import PAYLOAD_MAX_BYTES
-from groupage.schemas.signals import SIGNAL_SHARD_DONE
+from groupage.schemas.signals import SIGNAL_SHARD_DONE, UPDATE_CANCEL
 from temporalio.api.enums.v1 import EventType
 
 from tests.workflow.conftest import Jobs, count, payload_sizes, serving, time_skipping
@@ -99,6 +99,41 @@ async def test_a_job_terminated_and_started_again_takes_over_its_running_shards(
     summary = await (await jobs.start()).result()
     assert summary.state is JobState.completed
     assert set(world.sent.values()) == {1}
+
+
+async def terminated_in_round_1(jobs: Jobs, world: World) -> None:
+    """Twenty requests, ten of them answered in round 0; round 1 holds the others and would run for days."""
+    world.requests = 20
+    world.script = lambda r, s: (
+        Script(turnaround_s=60, answers=5) if r == 0 else Script(turnaround_s=9 * DAY, progress=0.5)
+    )
+    first = await jobs.start()
+    await jobs.until(first, lambda s: s.round == 1 and s.shards_running == 1, step_s=30)
+    await first.terminate("operator")
+
+
+async def test_promise_3_a_cancelled_successor_of_a_terminated_job_harvests_what_that_had_sent(jobs, world):
+    await terminated_in_round_1(jobs, world)
+    world.prepare_s = 1.0
+    second = await jobs.start()
+    await second.execute_update(UPDATE_CANCEL, CancelInput(reason="no"))
+    summary = await second.result()
+    assert (summary.state, summary.rounds) == (JobState.cancelled, 2)
+    assert len(world.answered) == 10 + 5
+    assert {batch.shard: batch.cancelled_at is not None for batch in world.batches.values()}[1, 0]
+    assert not summary.left_behind
+    assert set(world.collected) == {(0, 0), (0, 1), (1, 0)}
+
+
+async def test_promise_3_a_successor_that_has_no_time_for_batches_harvests_what_was_sent_before_it_goes_by_sync(
+    jobs, world
+):
+    await terminated_in_round_1(jobs, world)
+    summary = await jobs.run(deadline=timedelta(seconds=60), policy=JobPolicy(turnaround="1h"))
+    assert (summary.state, summary.rounds) == (JobState.completed, 3)
+    assert not world.paid_twice()
+    assert sum(len(world.members[r.shard.round, r.shard.shard]) for r in world.sync_runs) == 5
+    assert all(batch.cancelled_at for batch in world.batches.values() if batch.shard == (1, 0))
 
 
 async def test_everything_works_without_a_workflow_cache():

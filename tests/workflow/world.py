@@ -138,6 +138,8 @@ class World:
         self.routes: dict[int, Route] = {}
         self.batches: dict[str, Batch] = {}
         self.plans: list[PlanRound] = []
+        self.stored_plans: dict[int, RoundPlan] = {}
+        """As in the store: a round whose plan stands is not planned anew by a later run of the job."""
         self.calls: Counter[str] = Counter()
         self.sync_runs: list[RunSyncShard] = []
         self.submits: list[SubmitBatch] = []
@@ -184,7 +186,8 @@ class World:
             raise self.prepare_error
         await asyncio.sleep(self.prepare_s)
         spec = argument.spec
-        self.state = dict.fromkeys(range(self.accepted), ErrorClass.not_sent)
+        if not self.state:
+            self.state = dict.fromkeys(range(self.accepted), ErrorClass.not_sent)
         return PreparedJob(
             job=JobRef(tenant=spec.tenant, key=spec.key, token=TOKEN, provider=spec.provider),
             fingerprint="f" * 64,
@@ -192,6 +195,7 @@ class World:
             rejected=self.rejected,
             refused=self.refused_input,
             problems=[f"line {n}: no id" for n in range(self.rejected)][:20],
+            rounds=len(self.stored_plans),
             estimated_cost_usd=self.estimate,
             unpriced_requests=self.unpriced,
             unpriced_models=["no-such-price"] if self.unpriced else [],
@@ -201,6 +205,8 @@ class World:
     @activity.defn(name="plan_round")
     async def plan_round(self, argument: PlanRound) -> RoundPlan:
         self.calls["plan_round"] += 1
+        if argument.round in self.stored_plans:
+            return self.stored_plans[argument.round]
         self.plans.append(argument)
         batch: list[int] = []
         sync: list[int] = []
@@ -231,13 +237,15 @@ class World:
             self.members[argument.round, shard] = members
             for index in members:
                 self.state[index] = ErrorClass.not_sent
-        return RoundPlan(
+        plan = RoundPlan(
             round=argument.round,
             batch_shards=batch_shards,
             sync_shards=len(cuts) - batch_shards,
             requests=sum(len(c) for c in cuts),
             given_up=given_up,
         )
+        self.stored_plans[argument.round] = plan
+        return plan
 
     @activity.defn(name="submit_batch")
     async def submit_batch(self, argument: SubmitBatch) -> SubmittedBatch:

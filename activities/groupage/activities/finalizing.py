@@ -18,7 +18,7 @@ from groupage.store.merge import Merged, NoResult, merge_job
 from groupage.store.objects import Store
 from groupage.store.segments import read_manifest
 from groupage.store.shard_results import read_shard_results
-from groupage.store.shards import read_round_plan
+from groupage.store.shards import count_rounds, read_round_plan
 from groupage.store.sync_parts import compact, read_flushed
 
 NOTES_SHOWN = 20
@@ -75,7 +75,7 @@ def finalize_job(store: Store, call: FinalizeJob, spool: Path, stop: threading.E
         heartbeat=lambda _parts: check(stop),
     )
     _check_sums(manifest, merged)
-    summary = _summary(call, manifest, merged, notes)
+    summary = _summary(call, manifest, merged, notes, rounds=_rounds(store, call))
     store.put_message(unmerged_key(job), Unmerged(shards=merged.without_results))
     is_first = store.put_new_message(keys.summary(job.tenant, job.key), summary)
     note_late_shards(store, job)
@@ -91,8 +91,11 @@ def _ended_at(store: Store, call: FinalizeJob) -> datetime:
 
 
 def _shards(store: Store, call: FinalizeJob) -> Iterator[tuple[int, int, bool]]:
-    """(round, shard, whether it is a sync shard) of all rounds; the last one of each holds what planning gave up."""
-    for round_ in range(call.rounds):
+    """(round, shard, whether it is a sync shard) of all rounds; the last one of each holds what planning gave up.
+
+    An earlier run of the job, terminated by hand, may have planned more rounds than this one came to.
+    """
+    for round_ in range(_rounds(store, call)):
         plan = read_round_plan(store, call.job.tenant, call.job.key, round_)
         if plan is None:
             continue  # planning was cut short: nothing of this round was sent
@@ -101,6 +104,10 @@ def _shards(store: Store, call: FinalizeJob) -> Iterator[tuple[int, int, bool]]:
         given_up = (round_, plan.batch_shards + plan.sync_shards)
         if read_shard_results(store, call.job.tenant, call.job.key, *given_up) is not None:
             yield *given_up, False
+
+
+def _rounds(store: Store, call: FinalizeJob) -> int:
+    return max(call.rounds, count_rounds(store, call.job.tenant, call.job.key))
 
 
 def _seal(store: Store, call: FinalizeJob, shard: tuple[int, int], spool: Path) -> None:
@@ -154,7 +161,7 @@ def _check_sums(manifest: JobManifest, merged: Merged) -> None:
         )
 
 
-def _summary(call: FinalizeJob, manifest: JobManifest, merged: Merged, notes: _Notes) -> Summary:
+def _summary(call: FinalizeJob, manifest: JobManifest, merged: Merged, notes: _Notes, *, rounds: int) -> Summary:
     tally = merged.tally
     mismatches = _first(notes.mismatches)
     if merged.paid_twice:
@@ -171,7 +178,7 @@ def _summary(call: FinalizeJob, manifest: JobManifest, merged: Merged, notes: _N
         error_classes=tally.unanswered,
         top_errors=tally.top_errors,
         routes=tally.routes,
-        rounds=call.rounds,
+        rounds=rounds,
         usage=tally.usage,
         cost_usd=tally.cost_usd,
         waste_usd=tally.waste_usd + notes.quarantined_usd,

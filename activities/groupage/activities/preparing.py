@@ -24,6 +24,7 @@ from groupage.store.deployment import deployment_owner
 from groupage.store.objects import ObjectMissing, Store, stream_url
 from groupage.store.parsing import rules_of
 from groupage.store.segments import SegmentReader, read_manifest_or_none
+from groupage.store.shards import count_rounds
 from groupage.store.spool import spool_requests
 
 _UNPRICED_SHOWN = 5
@@ -182,6 +183,7 @@ def _prepared(store: Store, provider: BatchProvider, manifest: JobManifest, spec
         unpriced_requests=sum(group.requests for group in unpriced),
         unpriced_models=list(dict.fromkeys(group.model[:_MODEL_MAX] for group in unpriced))[:_UNPRICED_SHOWN],
         model=groups[0].model if len({group.model for group in groups}) == 1 else "",
+        rounds=count_rounds(store, manifest.tenant, manifest.key),
         min_requests=max((provider.limits(group.endpoint, group.model).min_requests for group in groups), default=1),
     )
 

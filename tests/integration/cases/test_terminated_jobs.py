@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from cli_world import Commands, assert_answers
 from groupage.client.local_server import ServerFiles, read_record
+from groupage.workers.embedded import ServerUse
 from temporalio.client import Client, WorkflowHandle
 
 pytestmark = pytest.mark.timeout(300)  # several processes a test, on machines that do other things as well
@@ -75,3 +76,34 @@ def test_promise_3_a_terminated_job_that_is_handed_in_again_sends_nothing_that_w
     ledger = groupage.emulator.ledger()
     assert (ledger["questions_answered"], ledger["questions_answered_more_than_once"]) == (20, 0)
     assert summary_of(done)["waste_usd"] == "0"
+
+
+def test_promise_3_a_cancelled_successor_of_a_terminated_job_keeps_what_was_answered(
+    start: Callable[..., Commands], tmp_path: Path
+):
+    """The successor ends before it comes to the rounds of the first run, one of whose batches still lives."""
+    groupage = start()
+    groupage.emulator.set_faults(
+        {
+            "batches": [{"effect": "stall", "at": 0.5, "tag": "-r1-"}],
+            "requests": [{"kind": "http", "status": 500, "share": 0.5, "times": 1, "routes": ["batch"]}],
+        }
+    )
+    source, policy = groupage.write_input(range(20)), ("--poll", "500ms", "--key", "k", "--deadline", "5m")
+    server = ServerUse(groupage.state_dir)
+    server.join()  # so that it runs between the commands, without a worker
+    try:
+        running = groupage.start("run", source, "-o", tmp_path / "out", *policy)
+        groupage.wait_until_submitted(2)
+        running.kill()
+        terminate(groupage)
+        assert groupage.call("submit", source, *policy).returncode == 0
+        with_job(groupage, lambda job: job.cancel())
+        groupage.call("watch", "k")
+        done = summary_of(groupage.call("results", "k", "-o", tmp_path / "out", "--json"))
+    finally:
+        server.leave()
+    paid, state = groupage.emulator.ledger()["questions_answered"], groupage.emulator.status()
+    assert paid >= 10, "the trial shows nothing"
+    assert (done["state"], done["outcomes"]["succeeded"], done["rounds"]) == ("cancelled", paid, 2)
+    assert (state["batches_live"], state["files"]) == (0, [])

@@ -176,6 +176,17 @@ async def test_answers_of_two_rounds_for_one_request_are_told_and_the_second_is_
     assert any("2 answers came for requests that were answered" in text for text in summary.count_mismatches)
 
 
+async def test_promise_3_rounds_that_an_earlier_run_sent_are_merged_though_this_one_never_came_to_them(world):
+    world.requests(4)
+    world.plan()
+    await world.collect([ok(world.wire(n)) for n in range(2)], [bad(world.wire(n)) for n in (2, 3)])
+    world.plan(1, actions={ErrorClass.expired: FailureAction.resubmit})
+    await world.collect([ok(world.wire(2, 1))], [bad(world.wire(3, 1))], round_=1)
+    summary = finalize(world, rounds=0, cancelled=True)
+    assert (summary.outcomes, summary.rounds, summary.cost_usd) == ({OK: 3, EXPIRED: 1}, 2, 3 * ONE)
+    assert summary.state is JobState.cancelled
+
+
 def late(world: World) -> bool:
     return world.store.exists(keys.shard_object(world.job.tenant, world.job.key, 0, 0, "late.json"))
 

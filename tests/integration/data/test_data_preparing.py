@@ -26,6 +26,13 @@ def test_preparing_again_is_the_same_job(world):
     assert world.requests(5) == world.requests(5)
 
 
+def test_rounds_that_an_earlier_run_of_the_job_planned_are_counted(world):
+    assert world.requests(3).rounds == 0
+    world.plan()
+    world.plan(1)
+    assert world.requests(3).rounds == 2
+
+
 def test_SU_10_other_content_under_the_same_key_is_refused(world):
     world.requests(5)
     with pytest.raises(KeyConflict):

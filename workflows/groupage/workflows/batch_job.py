@@ -21,6 +21,7 @@ with workflow.unsafe.imports_passed_through():
         JobRef,
         JobState,
         JobStatus,
+        RoundPlan,
         ShardReport,
         Summary,
     )
@@ -40,7 +41,7 @@ with workflow.unsafe.imports_passed_through():
     from groupage.workflows.alarm import Alarm
     from groupage.workflows.calls import failure_of, start
     from groupage.workflows.door import refuse_unknown
-    from groupage.workflows.memory import JobArgument, JobMemory, RoundMemory, absorb, left_behind_named
+    from groupage.workflows.memory import JobArgument, JobMemory, RoundMemory, absorb, close_round, left_behind_named
     from groupage.workflows.policy.pace import poll_s
     from groupage.workflows.policy.questions import SUITABLE
     from groupage.workflows.rounds import RoundRunner
@@ -172,6 +173,7 @@ class BatchJob:
                 break
             await self._run_round()
             finish_round(m, self._policy, workflow.now())
+        await self._end_earlier_rounds()
         return await self._finalize()
 
     async def _prepare(self) -> bool:
@@ -227,14 +229,41 @@ class BatchJob:
         if not plan.batch_shards + plan.sync_shards:
             m.ending = m.ending or ""
             return False
-        m.current = RoundMemory(
+        m.current = self._begun(plan)
+        return True
+
+    def _begun(self, plan: RoundPlan) -> RoundMemory:
+        return RoundMemory(
             round=plan.round,
             batch_shards=plan.batch_shards,
             sync_shards=plan.sync_shards,
             requests=plan.requests,
             started_at=workflow.now(),
         )
-        return True
+
+    async def _end_earlier_rounds(self) -> None:
+        """Stop and harvest rounds that an earlier run of this job has sent and this one did not come to.
+
+        What they answered is paid for: the merge takes it in, whatever this run has ended for.
+        """
+        m = self._m
+        began_at = workflow.now()
+        while m.prepared is not None and m.rounds_planned < m.prepared.rounds:
+            call = PlanRound(job=self._job, round=m.rounds_planned)
+            plan = await start(PLAN_ROUND, call, summary=f"look up round {call.round}, which an earlier run planned")
+            m.rounds_planned += 1
+            m.current = self._begun(plan)
+            spent_s = (workflow.now() - began_at).total_seconds()
+            settle_s, wait_s = (max(1.0, bound - spent_s) for bound in stop_wait_s(m, self._policy))
+            why = reason(m) or "the job ends without it"
+            await self._runner(m.current).stop_batches(why, settle_s, wait_s, not_started=True)
+            close_round(m, 0)
+
+    @property
+    def _of_earlier_run(self) -> bool:
+        """Whether the current round was planned before this run: any of its shards may have been sent."""
+        m = self._m
+        return m.current is not None and m.prepared is not None and m.current.round < m.prepared.rounds
 
     async def _decided(self) -> None:
         """Wait until the question is answered, the job cancelled, or it is too late to answer."""
@@ -270,7 +299,7 @@ class BatchJob:
                 return
             if m.escalated and current.batch_shards and not current.stopped:
                 settle_s, wait_s = stop_wait_s(m, self._policy)
-                await runner.stop_batches("escalation", settle_s, wait_s)
+                await runner.stop_batches("escalation", settle_s, wait_s, not_started=self._of_earlier_run)
             elif m.question is None:
                 if self._full() and not current.stopped:
                     if not runner.syncing:
@@ -318,7 +347,8 @@ class BatchJob:
         self._alarm.cancel()
         settle_s, wait_s = stop_wait_s(self._m, self._policy)
         why = reason(self._m) or "the job ends"
-        await asyncio.gather(runner.stop_batches(why, settle_s, wait_s), runner.stop_sync())
+        batches = runner.stop_batches(why, settle_s, wait_s, not_started=self._of_earlier_run)
+        await asyncio.gather(batches, runner.stop_sync())
 
     async def _continue_as_new(self) -> NoReturn:
         """Children go on, their signals reach the next run by the workflow's id; handlers never wait."""

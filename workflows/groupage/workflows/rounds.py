@@ -138,14 +138,34 @@ class RoundRunner:
         self._round.restarts[shard] = restarts + 1
         self._lost.append(shard)
 
-    async def stop_batches(self, reason: str, settle_s: float, wait_s: float) -> None:
-        """Stop all running shards and take their reports; those that have not reported after `wait_s` are unsettled."""
+    async def stop_batches(self, reason: str, settle_s: float, wait_s: float, *, not_started: bool = False) -> None:
+        """Stop all running shards and take their reports; those that have not reported after `wait_s` are unsettled.
+
+        `not_started`: those that this run has not started as well, a window of them at a time, because an earlier
+        run of the job may have.
+        """
         self._round.stopped = True
         self._lost = []
-        if not self._round.running:
-            return
-        argument = StopBatch(reason=reason, settle_s=settle_s)
-        await asyncio.gather(*(self._stop(n, argument) for n in list(self._round.running)))
+        spent_s = 0.0
+        while True:
+            if not_started:
+                self._take_up(self._policy.window)
+            if not self._round.running:
+                return
+            began_at = workflow.now()
+            argument = StopBatch(reason=reason, settle_s=max(settle_s - spent_s, min(settle_s, 1.0)))
+            await asyncio.gather(*(self._stop(n, argument) for n in list(self._round.running)))
+            await self._take_reports(reason, max(wait_s - spent_s, min(wait_s, 1.0)))
+            spent_s += (workflow.now() - began_at).total_seconds()
+
+    def _take_up(self, limit: int) -> None:
+        """Count shards as running that nobody knows better of, as many as may run at once."""
+        r = self._round
+        while r.next_batch < r.batch_shards and len(r.running) < limit:
+            r.running.append(r.next_batch)
+            r.next_batch += 1
+
+    async def _take_reports(self, reason: str, wait_s: float) -> None:
         try:
             await workflow.wait_condition(
                 lambda: not self._round.running, timeout=wait_s, timeout_summary="stopped shards have to report"
