@@ -91,6 +91,9 @@ def _difference(manifest: JobManifest, spooled: SpooledInput) -> str:
     before = _told(manifest.provider, manifest.requests, manifest.rejected, manifest.groups)
     now = _told(spooled.provider, spooled.requests, spooled.rejected, spooled.groups)
     changed = [f"{what} {before[what]}, now {now[what]}" for what in before if before[what] != now[what]]
+    if before["model"] != now["model"] or before["requests"] != now["requests"]:
+        # It differs for that reason alone.
+        changed = [each for each in changed if not each.startswith("requests by model")]
     if changed:
         return "; ".join(changed)
     alike = ", ".join(f"{what} {before[what]}" for what in ("provider", "requests", "model"))
