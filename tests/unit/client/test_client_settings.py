@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from groupage.client import config
 from groupage.client.config import ClientSettings, config_file, load_settings, temporal_connect_config
 from groupage.client.connection import choose_task_queue, connect_temporal
 from groupage.schemas.errors import UsageError
@@ -110,6 +111,8 @@ def test_a_misspelt_variable_is_warned_of_and_others_are_not(
 ) -> None:
     for name in ("GROUPAGE_LOG_LEVLE", "GROUPAGE_BEDROCK_BUCKET", "GROUPAGE_PROVIDERS__X__KIND", "GROUPAGE_THREADS"):
         monkeypatch.setenv(name, "1")
+    monkeypatch.setattr(config, "_warned", set())
+    caplog.set_level("WARNING")
     load_settings(ClientSettings)
     load_settings(ClientSettings)
     assert [record.message for record in caplog.records] == [
