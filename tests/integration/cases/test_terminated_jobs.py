@@ -1,4 +1,4 @@
-"""Jobs that were terminated or reset by hand, as triage.md recommends: what was paid for is delivered, once."""
+"""Jobs that were terminated or reset by hand, as docs/triage.md recommends: what was paid for is delivered, once."""
 
 import asyncio
 import json
