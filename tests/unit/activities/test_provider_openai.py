@@ -8,7 +8,9 @@ import pytest
 from groupage.activities.providers.base import RemoteObject
 from groupage.activities.providers.batch_objects import rank, read_time
 from groupage.activities.providers.call_errors import retry_after_s
+from groupage.activities.providers.compatibility import compatibility_of
 from groupage.activities.providers.openai import OpenAIProvider
+from groupage.activities.providers.openai_address import read_address
 from groupage.activities.providers.openai_batches import phase_of, read_batch
 from groupage.activities.providers.openai_errors import classify_call, create_failed, translate
 from groupage.activities.providers.openai_files import save_body
@@ -235,17 +237,21 @@ def test_limits_are_the_dialects_unless_the_profile_says_otherwise():
     assert (small.max_requests, small.max_bytes, small.max_line_bytes) == (7, 1000, 1000)
 
 
+def address(settings):
+    return read_address("openai", settings, compatibility_of("openai", settings))
+
+
 def test_a_key_is_needed_for_the_public_address_and_not_for_ones_own_server(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with pytest.raises(ProviderError, match="no API key") as failure:
-        OpenAIProvider("openai", ProviderSettings())._address()
+        address(ProviderSettings())
     assert failure.value.error_class is ErrorClass.account
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
-    assert OpenAIProvider("openai", ProviderSettings())._address() == ("http://127.0.0.1:1/v1", "none")
+    assert address(ProviderSettings()) == ("http://127.0.0.1:1/v1", "none")
     monkeypatch.setenv("WORK_KEY", "sk-work")
     profile = ProviderSettings(base_url="http://127.0.0.1:2/v1", api_key_env="WORK_KEY")
-    assert OpenAIProvider("openai", profile)._address() == ("http://127.0.0.1:2/v1", "sk-work")
+    assert address(profile) == ("http://127.0.0.1:2/v1", "sk-work")
 
 
 def test_secrets_are_in_no_repr():

@@ -10,11 +10,10 @@ what a create call without an answer made is told by `find_doubtful` and proven 
 """
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Awaitable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from groupage.activities.answers_anthropic import read_result_line
 from groupage.activities.providers.anthropic_batches import (
@@ -22,16 +21,16 @@ from groupage.activities.providers.anthropic_batches import (
     not_ours,
     read_batch,
     read_guess,
-    read_http_date,
     undecided,
 )
 from groupage.activities.providers.anthropic_bodies import MESSAGES, native_body, read_response
+from groupage.activities.providers.anthropic_client import BATCHES, AnthropicClient
 from groupage.activities.providers.anthropic_errors import translate
 from groupage.activities.providers.anthropic_transfer import TAIL, body_size, first_wire_id, stream_body
 from groupage.activities.providers.base import Answer, Doubt, RemoteObject, ResultFile, Submission, SyncCall, Traits
 from groupage.activities.providers.call_errors import after_refused_cancel, raise_create_failed
 from groupage.activities.providers.compatibility import facts_of, limits_of
-from groupage.activities.providers.openai_errors import create_failed, read_object
+from groupage.activities.providers.openai_errors import create_failed
 from groupage.activities.providers.openai_files import save_body
 from groupage.activities.providers.sync_replies import failed_call, timed_out
 from groupage.activities.settings import ProviderSettings
@@ -40,11 +39,6 @@ from groupage.schemas.catalog import ProviderFacts
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.ids import decode_wire_id
 
-if TYPE_CHECKING:
-    import httpx2
-    from anthropic import AsyncAnthropic
-
-BATCHES = "/v1/messages/batches"
 PAGE = 1000
 """Batches a page, the most that the API gives."""
 MAX_BODY_BYTES = 256_000_000
@@ -52,9 +46,6 @@ MAX_BODY_BYTES = 256_000_000
 PROBES_KEPT = 10_000
 SWEPT_MAX = 2000
 """Ended batches that one sweep opens to see whose they are, newest first: two minutes of the rate limit."""
-
-_RAW = {"X-Stainless-Raw-Response": "stream"}
-"""The SDK's own mark of a request whose body it must not read."""
 
 
 class AnthropicProvider:
@@ -65,8 +56,7 @@ class AnthropicProvider:
     def __init__(self, name: str, settings: ProviderSettings) -> None:
         self.name = name
         self._settings = settings
-        self._client: AsyncAnthropic | None = None
-        self._connecting = asyncio.Lock()
+        self._client = AnthropicClient(name, settings)
         self._owners: dict[str, str] = {}
         """Tag in the results of batches that have ended, "" for somebody else's: it never changes."""
 
@@ -118,7 +108,7 @@ class AnthropicProvider:
                 code="request_too_large",
             )
         # Connected before the create call, whose time is short.
-        await self._sdk()
+        await self._client.sdk()
         return []
 
     async def create(self, submission: Submission, files: Sequence[str]) -> BatchStatus:
@@ -128,13 +118,15 @@ class AnthropicProvider:
         what = f"create of {submission.tag}"
         options: Any = {
             "headers": {"Content-Type": "application/json", "Content-Length": str(body_size(submission.path))},
-            "timeout": self._timeout(self._settings.inline_create_timeout_s),
+            "timeout": self._client.timeout(self._settings.inline_create_timeout_s),
             "max_retries": 0,
         }
         try:
-            client = await self._sdk()
+            client = await self._client.sdk()
             body = stream_body(submission.path)
-            batch = await self._call(what, client.post(BATCHES, cast_to=httpx2.Response, content=body, options=options))
+            batch = await self._client.call(
+                what, client.post(BATCHES, cast_to=httpx2.Response, content=body, options=options)
+            )
             return self._batch(batch, what).model_copy(update={"tag": submission.tag})
         except ProviderError as error:
             raise_create_failed(create_failed(error), error)
@@ -147,8 +139,10 @@ class AnthropicProvider:
 
     async def _status(self, batch_id: str) -> BatchStatus:
         what = f"status of {batch_id}"
-        client = await self._sdk()
-        return self._batch(await self._call(what, client.messages.batches.with_raw_response.retrieve(batch_id)), what)
+        client = await self._client.sdk()
+        return self._batch(
+            await self._client.call(what, client.messages.batches.with_raw_response.retrieve(batch_id)), what
+        )
 
     async def _resolve(self, guessed: str, tag: str, ids: Sequence[str]) -> BatchStatus:
         """What a guess has come to. Raises ProviderError(missing) where what is left of it cannot be seen."""
@@ -181,7 +175,7 @@ class AnthropicProvider:
             # Archived: nobody can tell any more, and what we do not know to be ours is not.
             return "" if batch.phase.ended else None
         what = f"look into the results of {batch.batch_id}"
-        response = await self._open_results(batch.batch_id, what)
+        response = await self._client.open_results(batch.batch_id, what)
         try:
             wire_id = await first_wire_id(response, what)
         finally:
@@ -197,9 +191,9 @@ class AnthropicProvider:
             # It may be somebody else's: what is not proven ours is left alone. What is proven has ended.
             return await self.status(batch_id)
         what = f"cancel of {batch_id}"
-        client = await self._sdk()
+        client = await self._client.sdk()
         try:
-            batch = await self._call(what, client.messages.batches.with_raw_response.cancel(batch_id))
+            batch = await self._client.call(what, client.messages.batches.with_raw_response.cancel(batch_id))
         except ProviderError as error:
             return await after_refused_cancel(error, self._status, batch_id)
         return self._batch(batch, what)
@@ -221,7 +215,7 @@ class AnthropicProvider:
                 error_class=ErrorClass.transient,
                 code="not_ended",
             )
-        response = await self._open_results(file.ref, what)
+        response = await self._client.open_results(file.ref, what)
         try:
             return await save_body(response, path, what)
         except httpx2.RequestError as error:
@@ -242,14 +236,14 @@ class AnthropicProvider:
         """The batch with its results: both kinds name it. One that has not ended is left to end."""
         del kind
         guess = read_guess(ref)
-        client = await self._sdk()
+        client = await self._client.sdk()
         try:
             if guess is not None:
                 found = await self._resolve(ref, *guess)
                 if found.batch_id == ref:
                     return  # none is proven ours
                 ref = found.batch_id
-            await self._call(f"delete of {ref}", client.messages.batches.with_raw_response.delete(ref))
+            await self._client.call(f"delete of {ref}", client.messages.batches.with_raw_response.delete(ref))
         except ProviderError as error:
             if error.error_class is not ErrorClass.missing:
                 raise
@@ -278,10 +272,10 @@ class AnthropicProvider:
         import httpx2
 
         headers = {"Content-Type": "application/json", **call.extra}
-        options: Any = {"headers": headers, "timeout": self._timeout(call.timeout_s), "max_retries": 0}
+        options: Any = {"headers": headers, "timeout": self._client.timeout(call.timeout_s), "max_retries": 0}
         try:
             body = native_body(call.endpoint, call.body, call.wire_id)
-            client = await self._sdk()
+            client = await self._client.sdk()
             async with asyncio.timeout(call.timeout_s):
                 # Not messages.create: it would parse and write the body anew, and refuses long answers by a guess.
                 response = await client.post(MESSAGES, cast_to=httpx2.Response, content=body, options=options)
@@ -296,77 +290,9 @@ class AnthropicProvider:
         return read_response(call, response)
 
     async def close(self) -> None:
-        client, self._client, self._connecting = self._client, None, asyncio.Lock()
-        if client is not None:
-            await client.close()
+        await self._client.close()
 
     # ----- inside -----
-
-    async def _sdk(self) -> "AsyncAnthropic":
-        async with self._connecting:
-            if self._client is None:
-                # Importing the SDK takes a second of CPU and more on a busy machine: not in the event loop.
-                self._client = await asyncio.to_thread(self._connect)
-            return self._client
-
-    def _connect(self) -> "AsyncAnthropic":
-        """Where the profile names no key, the SDK looks for one itself: environment, profiles, federation."""
-        import anthropic
-
-        settings = self._settings
-        api_key = settings.api_key or os.environ.get(settings.api_key_env or " ") or None
-        base_url = settings.base_url or os.environ.get("ANTHROPIC_BASE_URL")
-        try:
-            client = anthropic.AsyncAnthropic(
-                api_key=api_key,
-                # The SDK's paths begin with /v1 themselves; the emulator and other providers' URLs end in it.
-                base_url=base_url.rstrip("/").removesuffix("/v1") if base_url else None,
-                max_retries=0,
-                timeout=self._timeout(settings.request_timeout_s),
-                default_headers=dict(settings.extra_headers) or None,
-            )
-        except anthropic.AnthropicError as error:
-            raise translate(error, f"provider {self.name}") from error
-        if client.api_key is None and client.auth_token is None and client.credentials is None:
-            raise ProviderError(
-                f"provider {self.name}: no API key is known",
-                error_class=ErrorClass.account,
-                code="no_api_key",
-                hint="set ANTHROPIC_API_KEY on the worker, or the profile's api_key",
-            )
-        # Resources are imported when they are first named.
-        _ = client.messages.batches.with_raw_response
-        return client
-
-    def _timeout(self, silence_s: float) -> "httpx2.Timeout":
-        import httpx2
-
-        return httpx2.Timeout(silence_s, connect=self._settings.connect_timeout_s)
-
-    async def _call(self, what: str, request: "Awaitable[Any]") -> dict[str, Any]:
-        import anthropic
-
-        try:
-            response = await request
-        except anthropic.AnthropicError as error:
-            raise translate(error, what) from error
-        return read_object(getattr(response, "http_response", response), what)
-
-    async def _open_results(self, batch_id: str, what: str) -> "httpx2.Response":
-        """The response with its body unread; the caller closes it."""
-        import anthropic
-        import httpx2
-
-        client = await self._sdk()
-        options: Any = {
-            "headers": {**_RAW, "Accept": "application/binary", "Accept-Encoding": "gzip, identity"},
-            "timeout": self._timeout(self._settings.transfer_timeout_s),
-            "max_retries": 0,
-        }
-        try:
-            return await client.get(f"{BATCHES}/{batch_id}/results", cast_to=httpx2.Response, options=options)
-        except anthropic.AnthropicError as error:
-            raise translate(error, what) from error
 
     def _batch(self, batch: dict[str, Any], what: str) -> BatchStatus:
         try:
@@ -380,10 +306,9 @@ class AnthropicProvider:
         One that cannot be read does not empty the listing (PO-10). The listing's own Date tells how far the two
         clocks are apart: a worker whose clock is wrong must not take a batch for older than its own call.
         """
-        client = await self._sdk()
         after: dict[str, Any] = {}
         while True:
-            page, ahead = await self._page(client, after)
+            page, ahead = await self._client.page(limit=PAGE, **after)
             items = page.get("data")
             if not isinstance(items, list):
                 raise ProviderError("list of batches: it has no data", error_class=ErrorClass.transient, code="no_data")
@@ -399,19 +324,6 @@ class AnthropicProvider:
             if not page.get("has_more") or not last:
                 return
             after = {"after_id": last}
-
-    async def _page(self, client: "AsyncAnthropic", after: dict[str, Any]) -> tuple[dict[str, Any], timedelta]:
-        """(a page of batches, how far the provider's clock is ahead of ours)."""
-        import anthropic
-
-        what = "list of batches"
-        try:
-            raw = await client.messages.batches.with_raw_response.list(limit=PAGE, **after)
-        except anthropic.AnthropicError as error:
-            raise translate(error, what) from error
-        there = read_http_date(raw.headers.get("date"))
-        ahead = there - datetime.now(UTC) if there else timedelta(0)
-        return read_object(raw.http_response, what), ahead
 
 
 def _ids(batch_id: str) -> list[str]:

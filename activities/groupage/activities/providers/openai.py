@@ -6,7 +6,6 @@ says as a plain text where an object is expected (PO-22).
 """
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +16,7 @@ from groupage.activities.providers.base import Answer, RemoteObject, ResultFile,
 from groupage.activities.providers.batch_objects import furthest, read_time
 from groupage.activities.providers.call_errors import after_refused_cancel, raise_create_failed, retry_after_s
 from groupage.activities.providers.compatibility import compatibility_of, facts_of, limits_of
+from groupage.activities.providers.openai_address import read_address
 from groupage.activities.providers.openai_batches import TAG_KEY, read_batch
 from groupage.activities.providers.openai_errors import create_failed, read_object, translate
 from groupage.activities.providers.openai_files import file_name, save_body, tag_of_file
@@ -305,7 +305,7 @@ class OpenAIProvider:
     def _connect(self) -> "AsyncOpenAI":
         from openai import AsyncOpenAI
 
-        base_url, api_key = self._address()
+        base_url, api_key = read_address(self.name, self._settings, self._dialect)
         client = AsyncOpenAI(
             api_key=api_key,
             base_url=base_url,
@@ -316,31 +316,6 @@ class OpenAIProvider:
         # Resources are imported when they are first named.
         _ = client.batches.with_raw_response, client.files.with_raw_response
         return client
-
-    def _address(self) -> tuple[str, str]:
-        """(base URL, key) from the profile, else from the dialect's environment variables.
-
-        Raises ProviderError(account) where one is missing; a server of one's own may do without a key.
-        """
-        settings, dialect = self._settings, self._dialect
-        base_url = settings.base_url or os.environ.get(dialect.base_url_env or " ") or dialect.base_url
-        if not base_url:
-            raise ProviderError(
-                f"provider {self.name}: no address is known",
-                error_class=ErrorClass.account,
-                code="no_base_url",
-                hint=f"set {dialect.base_url_env} or the profile's base_url",
-            )
-        key_env = settings.api_key_env or dialect.api_key_env
-        api_key = settings.api_key or os.environ.get(key_env or " ")
-        if not api_key and dialect.needs_key and base_url == dialect.base_url:
-            raise ProviderError(
-                f"provider {self.name}: no API key is known",
-                error_class=ErrorClass.account,
-                code="no_api_key",
-                hint=f"set {key_env} on the worker, or the profile's api_key",
-            )
-        return base_url, api_key or "none"
 
     def _timeout(self, silence_s: float) -> "httpx2.Timeout":
         import httpx2
