@@ -310,12 +310,6 @@ class _Planner:
             model=group.model,
         )
 
-    def _rows(self, route: int) -> Iterator[tuple[int, Draft]]:
-        """(group, its rows in one segment) of the requests that take a route, in input order."""
-        for number, start in enumerate(self._reader.starts[:-1]):
-            check(self._stop)
-            chosen = np.flatnonzero(self._routes[start : self._reader.starts[number + 1]] == route)
-            if not len(chosen):
     def _too_few(self, index: int, row: np.void, at: datetime) -> ResultLine:
         """Nothing is wrong with the request: with others left over as well it may find its batch in a later round."""
         group = self._groups[int(row["group"])]
@@ -335,6 +329,12 @@ class _Planner:
             model=group.model,
         )
 
+    def _rows(self, route: int) -> Iterator[tuple[int, Draft]]:
+        """(group, its rows in one segment) of the requests that take a route, in input order."""
+        for number, start in enumerate(self._reader.starts[:-1]):
+            check(self._stop)
+            chosen = np.flatnonzero(self._routes[start : self._reader.starts[number + 1]] == route)
+            if not len(chosen):
                 continue
             rows = self._reader.rows(number)[chosen]
             for group in np.unique(rows["group"]).tolist():
