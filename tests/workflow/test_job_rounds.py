@@ -5,7 +5,17 @@ from decimal import Decimal
 from itertools import pairwise
 
 import pytest
-from groupage.schemas import BatchError, BatchPhase, ErrorClass, FailureAction, JobPolicy, JobSpec, JobState, Route
+from groupage.schemas import (
+    BadLines,
+    BatchError,
+    BatchPhase,
+    ErrorClass,
+    FailureAction,
+    JobPolicy,
+    JobSpec,
+    JobState,
+    Route,
+)
 from groupage.schemas.ids import job_workflow_id
 from groupage.schemas.signals import BATCH_JOB, SWEEP
 from groupage.workflows import Sweep
@@ -216,7 +226,9 @@ async def test_a_batch_that_failed_validation_as_too_large_is_cut_too(jobs, worl
 
 
 async def test_a_shard_refused_as_invalid_is_written_down_and_given_up(jobs, world):
-    error = BatchError(error_class=ErrorClass.invalid, code="model_not_found", message="no such model")
+    error = BatchError(
+        error_class=ErrorClass.invalid, code="model_not_found", message="no such model", of_all_lines=True
+    )
     world.requests = 20
     world.script = lambda r, s: Script(refuse=[error] if s == 0 else [])
     summary = await jobs.run()
@@ -225,6 +237,62 @@ async def test_a_shard_refused_as_invalid_is_written_down_and_given_up(jobs, wor
     assert (0, 0) in world.collected
     assert max(p.round for p in world.plans) == 0
     assert any(c.shard.shard == 0 for c in world.cleaned)
+
+
+def refused_for(*bad_lines: BadLines) -> BatchError:
+    return BatchError(
+        error_class=ErrorClass.invalid, code="invalid_json_line", message="not JSON", bad_lines=list(bad_lines)
+    )
+
+
+async def test_promise_10_a_batch_refused_for_lines_goes_again_without_them(jobs, world):
+    world.requests, world.per_shard = 20, 20
+
+    def script(r, s):
+        members = world.members[r, s]
+        named = [members.index(bad) + 1 for bad in (3, 17) if bad in members]
+        return (
+            Script(phase=BatchPhase.failed, error=refused_for(BadLines(lines=named)), turnaround_s=10)
+            if named
+            else Script()
+        )
+
+    world.script = script
+    summary = await jobs.run(policy=JobPolicy(max_rounds=1))
+    assert summary.state is JobState.completed_with_failures
+    assert sorted(world.answered) == [n for n in range(20) if n not in {3, 17}]
+    assert world.calls["run_sync_shard"] == 0
+    assert [(p.round, p.limits_factor) for p in world.plans] == [(0, 1.0), (1, 1.0)]
+    assert {index for index, found in world.state.items() if found is ErrorClass.invalid} == {3, 17}
+
+
+async def test_promise_10_a_batch_refused_for_a_line_that_nobody_names_is_cut_until_that_line_is_alone(jobs, world):
+    world.requests, world.per_shard = 16, 16
+
+    def script(r, s):
+        bad = 5 in world.members[r, s]
+        return (
+            Script(phase=BatchPhase.failed, error=refused_for(), turnaround_s=10, rest=ErrorClass.invalid)
+            if bad
+            else Script()
+        )
+
+    world.script = script
+    summary = await jobs.run(policy=JobPolicy(max_rounds=1))
+    assert sorted(world.answered) == [n for n in range(16) if n != 5]
+    assert world.calls["run_sync_shard"] == 0
+    assert summary.state is JobState.completed_with_failures
+    assert not world.paid_twice()
+
+
+async def test_a_reason_that_holds_for_all_requests_ends_the_cutting_and_is_told(jobs, world):
+    world.requests, world.per_shard = 64, 64
+    world.script = lambda r, s: Script(phase=BatchPhase.failed, error=refused_for(), turnaround_s=10)
+    summary = await jobs.run()
+    assert summary.state is JobState.failed
+    assert len(world.batches) == 1 + 2 + 4 + 8
+    assert world.calls["run_sync_shard"] == 0
+    assert world.finalized.reason == "the provider refused whole batches: not JSON"
 
 
 async def test_the_window_bounds_the_batches_that_run_at_once(jobs, world):

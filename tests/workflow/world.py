@@ -352,7 +352,7 @@ class World:
         status = argument.status
         answers = 0
         rest = ErrorClass.cancelled if status.phase is BatchPhase.cancelled else self._script(key).rest
-        if status.batch_id:
+        if status.batch_id and status.error is None:
             answers = self._done(self.batches[status.batch_id], await self.now())
         elif status.error is not None:
             rest = status.error.error_class
@@ -362,7 +362,18 @@ class World:
         self.collected.append(key)
         for index in members[answers:]:
             self.state[index] = rest
+        if status.error is not None and status.error.bad_lines:
+            return self._cleared(argument.shard, status, members)
         return self._report(argument.shard, Route.batch, status.phase, members, answers, rest, status.batch_id)
+
+    def _cleared(self, shard: ShardRef, status: BatchStatus, members: list[int]) -> ShardReport:
+        """The lines that the provider named are at fault, the others are not."""
+        assert status.error is not None
+        bad = {members[line - 1] for one in status.error.bad_lines for line in one.lines}
+        self.state |= {i: ErrorClass.invalid if i in bad else ErrorClass.not_sent for i in members}
+        report = self._report(shard, Route.batch, status.phase, members, 0, ErrorClass.not_sent, status.batch_id)
+        unanswered = {ErrorClass.invalid: len(bad), ErrorClass.not_sent: len(members) - len(bad)}
+        return report.model_copy(update={"unanswered": unanswered, "error": status.error})
 
     def _report(
         self,

@@ -24,6 +24,7 @@ from groupage.activities.memory import give_back
 from groupage.activities.normalising import Normaliser
 from groupage.activities.pricing import PriceBook
 from groupage.activities.providers.base import BatchProvider, Echo, EchoingProvider, ResultFile, facts_about, traits_of
+from groupage.activities.refusals import NEIGHBOUR, Blame, blame
 from groupage.activities.threads import check, in_thread
 from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, Outcome, ShardPlan, ShardReport
 from groupage.schemas.activity_calls import CollectBatch
@@ -263,9 +264,23 @@ class _Collector:
 
     def _unanswered(self, normaliser: Normaliser, missing: Indices, harvest: Harvest) -> Iterable[ResultLine]:
         """Lines for the members that are in no file: each named, none guessed."""
-        outcome, error_class, code, message = _fate(self._call.status, len(missing), harvest.unreadable_without_id)
+        status = self._call.status
+        fate = _fate(status, len(missing), harvest.unreadable_without_id)
+        at_fault = self._at_fault()
+        if status.error is not None and status.error.bad_lines:
+            fate = NEIGHBOUR
         for index in missing.tolist():
-            yield normaliser.unanswered(index, outcome, error_class, code, message)
+            if index in at_fault:
+                yield normaliser.unanswered(index, Outcome.failed, ErrorClass.invalid, *at_fault[index])
+            else:
+                yield normaliser.unanswered(index, *fate)
+
+    def _at_fault(self) -> Blame:
+        if self._call.status.error is None:
+            return {}
+        job = self._call.shard.job
+        reader = SegmentReader(self._store, read_manifest(self._store, job.tenant, job.key))
+        return blame(self._call.status, read_members(self._store, *self._at), reader)
 
 
 Fate = tuple[Outcome, ErrorClass, str, str]
@@ -314,7 +329,8 @@ def _report(call: CollectBatch, plan: ShardPlan, read: _Read) -> ShardReport:
         cost_estimated=tally.cost_estimated,
         quarantined=harvest.quarantined,
         count_mismatch="; ".join(notes)[:1000],
-        error=status.error,
+        # Without the lines: the job is told how many requests are at fault, the store knows which.
+        error=status.error.model_copy(update={"bad_lines": []}) if status.error else None,
         latency_s=max(0.0, (ended_at - call.submitted_at).total_seconds()),
     )
 

@@ -8,8 +8,9 @@ from decimal import Decimal
 from pathlib import Path
 
 from groupage.activities.late import REPORT, Unmerged, note_late_shards, unmerged_key
+from groupage.activities.refusals import seal_refused
 from groupage.activities.threads import check
-from groupage.schemas import ErrorClass, JobManifest, Message, Outcome, ShardReport, Summary, final_job_state
+from groupage.schemas import ErrorClass, JobManifest, Message, Outcome, ShardRef, ShardReport, Summary, final_job_state
 from groupage.schemas.activity_calls import FinalizeJob
 from groupage.schemas.errors import StoreError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
@@ -63,6 +64,9 @@ def finalize_job(store: Store, call: FinalizeJob, spool: Path, stop: threading.E
         check(stop)
         if sync:
             _seal(store, call, (round_, shard), spool)
+        elif not call.cancelled:
+            ref = ShardRef(job=job, round=round_, shard=shard)
+            seal_refused(store, ref, datetime.fromisoformat(manifest.accepted_at), spool, stop)
         _note(store, call, (round_, shard), notes)
         shards.append((round_, shard))
     merged = merge_job(

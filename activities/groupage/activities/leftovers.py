@@ -8,10 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-from groupage.activities.submission import REFUSED
-from groupage.schemas import BatchError, ErrorClass, JobRef
+from groupage.activities.refusals import read_refusal
+from groupage.schemas import ErrorClass, JobRef
 from groupage.schemas.errors import StoreError
-from groupage.store import keys
 from groupage.store.objects import Store
 from groupage.store.rows import ANSWERED_MAX, ERROR_CLASS_CODE, Indices
 from groupage.store.shard_results import read_shard_rows
@@ -59,7 +58,9 @@ def _without_results(store: Store, job: JobRef, round_: int, shard: int) -> tupl
     A sync shard may have flushed answers all the same: those are never sent again (promise 3).
     """
     at = (job.tenant, job.key, round_, shard)
-    refused = store.get_message_or_none(keys.shard_object(*at, REFUSED), BatchError)
-    error_class = refused.error_class if refused else ErrorClass.not_sent
+    refused = read_refusal(store, job, round_, shard)
+    # What is wrong with a file is wrong with a line of it, and nobody knows with which: none is at fault yet.
+    at_fault = refused is not None and refused.error_class is not ErrorClass.invalid
+    error_class = refused.error_class if refused is not None and at_fault else ErrorClass.not_sent
     members = np.setdiff1d(read_members(store, *at), read_flushed(store, *at).answered)
     return members, np.full(len(members), ERROR_CLASS_CODE[error_class], np.uint8)

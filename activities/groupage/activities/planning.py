@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from groupage.activities.leftovers import answered_before, left_by_round
 from groupage.activities.providers.base import BatchProvider, traits_of
+from groupage.activities.refusals import read_refusal
 from groupage.activities.splitting import Draft, ShardLimits, Splitter
 from groupage.activities.threads import check
 from groupage.schemas import (
@@ -196,7 +197,8 @@ def _note_answered(store: Store, call: PlanRound, plan: RoundPlan, stop: threadi
 
 
 def _ceiling(store: Store, call: PlanRound, routes: Routes) -> Ceiling:
-    """Half of the largest shard of the previous round that never ran, where the job found one too large (QU-07).
+    """Half of the largest shard of the previous round that was refused as too large (QU-07), or as invalid for a line
+    that nobody named, where the job found one.
 
     The cut starts from what was refused, not from the provider's limit: the same bytes are never sent
     again. A single request that was refused as too large cannot be cut: it is marked so in `routes`.
@@ -211,13 +213,15 @@ def _ceiling(store: Store, call: PlanRound, routes: Routes) -> Ceiling:
     refused: list[ShardPlan] = []
     for shard in range(before.batch_shards):
         at = (job.tenant, job.key, call.round - 1, shard)
-        if read_shard_rows(store, *at) is None:
-            refused.append(read_shard_plan(store, *at))
-    if not refused:
-        return ceiling
-    for plan in refused:
+        refusal = read_refusal(store, job, call.round - 1, shard)
+        if refusal is None or refusal.error_class not in CUT or read_shard_rows(store, *at) is not None:
+            continue
+        plan = read_shard_plan(store, *at)
+        refused.append(plan)
         if plan.requests == 1 and routes[plan.first_index] == BATCH:
             routes[plan.first_index] = TOO_LARGE
+    if not refused:
+        return ceiling
     largest = max(refused, key=lambda plan: plan.requests)
     if largest.requests == 1:
         return Ceiling(1, None)
@@ -272,9 +276,11 @@ class _Planner:
             for draft in splitters[group].finish():
                 self._write(group, draft, Route.sync)
 
-    def refuse_too_large(self, directory: Path) -> None:
-        """An outcome with line number and reason for each line that no batch may hold (IV-18)."""
-        refused = np.flatnonzero(self._routes == TOO_LARGE).astype(np.uint32)
+    def refuse(self, directory: Path) -> None:
+        """An outcome with line number and reason for each line that no batch may hold (IV-18), or that is one of too
+        few for a batch and may not go by sync (IV-21).
+        """
+        refused = np.flatnonzero(self._routes >= TOO_LARGE).astype(np.uint32)
         if not len(refused):
             return
         job, manifest = self._call.job, self._reader.manifest

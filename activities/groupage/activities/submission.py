@@ -44,6 +44,7 @@ from groupage.activities.intents import (
 )
 from groupage.activities.looking import cancel_others, look
 from groupage.activities.providers.base import BatchProvider, Submission, traits_of
+from groupage.activities.refusals import REFUSED
 from groupage.activities.registry import Context
 from groupage.activities.rendering import render_shard
 from groupage.activities.sweep import BATCH, free_files, note_token
@@ -67,7 +68,6 @@ from groupage.store import keys
 from groupage.store.shards import count_answered, read_shard_plan
 from temporalio import activity
 
-REFUSED = "refused.json"
 UPLOAD = "upload.json"
 
 REFUSALS = frozenset({ErrorClass.invalid, ErrorClass.too_large, ErrorClass.account})

@@ -13,6 +13,7 @@ from groupage.activities.failures import retried, waiting
 from groupage.activities.heartbeat import heartbeating
 from groupage.activities.intents import claim, new_intent, read_log, settled_at
 from groupage.activities.looking import cancel_others, look
+from groupage.activities.refusals import keep_refusal
 from groupage.activities.registry import Context
 from groupage.activities.submission import still_unknown
 from groupage.activities.sweep import read_submitted
@@ -85,6 +86,7 @@ async def await_batch(context: Context, request: AwaitBatch) -> BatchStatus:
     )
     activity.heartbeat(watch.model_copy(update={"next_in_s": round(pause_s, 1)}))
     if status.phase.ended:
+        await asyncio.to_thread(keep_refusal, context.store, request.shard, status)
         return status
     if request.report_at is not None and now >= request.report_at and status.phase is not request.seen:
         return status

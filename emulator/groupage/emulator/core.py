@@ -24,7 +24,7 @@ from groupage.emulator.life import WINDOW_S, Batch, Checked, Done, course_of, fi
 from groupage.emulator.settings import Settings
 from groupage.emulator.state import File, State
 from groupage.emulator.strikes import Strikes
-from groupage.emulator.work import CheckJob, line_error
+from groupage.emulator.work import ERRORS_SHOWN, CheckJob, line_error
 from groupage.emulator.worker import Worker, WorkFailed
 
 log = logging.getLogger("groupage.emulator")
@@ -263,8 +263,8 @@ class Emulator:
     async def _check(self, batch: Batch) -> None:
         work, ledger = self.state.work_path, self.state.ledger_path
         checked = Checked()
-        refusal = self._refusal_by_plan(batch)
-        if refusal is None:
+        refusals = await asyncio.to_thread(self._refusals_by_plan, batch)
+        if not refusals:
             job = CheckJob(
                 code=batch.id.rpartition("_")[2],
                 dialect=batch.dialect,
@@ -282,7 +282,7 @@ class Emulator:
             checked = Checked(**await self._worker.run(job))
             checked.errors += self._over_token_limit(batch, checked)
         else:
-            checked.errors = [refusal]
+            checked.errors = refusals
         # Cancel may have come in meanwhile: take what is there now, not what was there before.
         with self.state.commit():
             self.state.put_batch(replace(self.state.batches[batch.id], checked=checked))
@@ -290,11 +290,19 @@ class Emulator:
             self._drop_work(batch)
             self.state.ledger_path(f"{batch.id}.ids").unlink(missing_ok=True)
 
-    def _refusal_by_plan(self, batch: Batch) -> dict[str, Any] | None:
+    def _refusals_by_plan(self, batch: Batch) -> list[dict[str, Any]]:
         if batch.effect("token_limit"):
-            return self._token_limit_error(self.settings.max_enqueued_tokens or 90_000)
-        failed = batch.effect("fail")
-        return line_error(failed["code"], failed["message"], None) if failed else None
+            return [self._token_limit_error(self.settings.max_enqueued_tokens or 90_000)]
+        failed, refused = batch.effect("fail"), batch.effect("refuse")
+        if failed:
+            return [line_error(failed["code"], failed["message"], None)]
+        if not refused:
+            return []
+        match = refused["match"].encode()
+        with self.state.work_path(f"{batch.id}.input").open("rb") as source:
+            lines: list[int | None] = [number for number, line in enumerate(source, 1) if match in line]
+        named = lines[:ERRORS_SHOWN] if refused["named"] else lines[:1] and [None]
+        return [line_error(refused["code"], refused["message"], line) for line in named]
 
     def _over_token_limit(self, batch: Batch, checked: Checked) -> list[dict[str, Any]]:
         limit = self.settings.max_enqueued_tokens

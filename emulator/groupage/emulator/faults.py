@@ -173,6 +173,7 @@ class CallRule(_Rule):
 Effect = Literal[
     "token_limit",
     "fail",
+    "refuse",
     "expire",
     "stall",
     "never_expires",
@@ -196,6 +197,7 @@ class BatchRule(_Rule):
 
     token_limit    ends as failed with token_limit_exceeded
     fail           ends as failed with `code` and `message`
+    refuse         ends as failed with `code` and `message` if lines of its input hold `match`; they are `named` or not
     expire         expires when the share `at` of its requests is done
     stall          stops at the share `at`, for `seconds` or (no seconds) for ever
     never_expires  the 24 h window is not enforced
@@ -230,11 +232,15 @@ class BatchRule(_Rule):
     code: str = "internal_error"
     message: str = "The batch could not be processed."
     files: int = Field(3, ge=1, le=100)
+    match: str = Field("", max_length=200)
+    named: bool = True
 
     @model_validator(mode="after")
     def _fits(self) -> "BatchRule":
         if self.effect in ("late_output", "turnaround", "queue") and self.seconds is None:
             raise ValueError(f"{self.effect} needs seconds")
+        if self.effect == "refuse" and not self.match:
+            raise ValueError("refuse needs match")
         return self
 
 

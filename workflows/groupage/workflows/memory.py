@@ -40,6 +40,12 @@ class RoundMemory(BaseModel):
     """Shards that were not refused as a whole."""
     refused: dict[ErrorClass, int] = Field(default_factory=dict)
     """Shards that were refused as a whole, by class."""
+    refusal: str = ""
+    """Why the first of them was, in the provider's words."""
+    cut: int = 0
+    """Shards that were refused as invalid for a line that nobody named: they go again in halves."""
+    cleared: int = 0
+    """Shards that were refused for lines that were named: they go again without those."""
     unsettled: int = 0
     """Shards that did not end in time after they were told to stop."""
     stopped: bool = False
@@ -161,15 +167,15 @@ def absorb(memory: JobMemory, report: ShardReport) -> bool:
             current.unsettled += 1
             memory.unsettled[key] = report.batch_id
         return True
+    if key in memory.unsettled and report.unsettled and report.batch_id:
+        # What it was in doubt about has shown.
+        memory.unsettled[key] = report.batch_id
     if key in memory.unsettled and not report.unsettled:
         # Harvested late. Which of its answers are delivered is up to the merge; the status calls them waste.
         del memory.unsettled[key]
         memory.waste_usd += report.cost_usd + report.waste_usd
         return True
     return False
-    if key in memory.unsettled and report.unsettled and report.batch_id:
-        # What it was in doubt about has shown.
-        memory.unsettled[key] = report.batch_id
 
 
 def count_sync(memory: JobMemory, report: ShardReport) -> None:
@@ -186,11 +192,7 @@ def _count(memory: JobMemory, current: RoundMemory, report: ShardReport) -> None
         current.unanswered[error_class] = current.unanswered.get(error_class, 0) + number
     memory.cost_usd += report.cost_usd
     memory.waste_usd += report.waste_usd
-    if report.error is not None and report.error.error_class in NOT_RUN and not report.answered:
-        refused_for = report.error.error_class
-        current.refused[refused_for] = current.refused.get(refused_for, 0) + 1
-    else:
-        current.sent += 1
+    _count_refusal(current, report)
     if not current.first_error and report.unanswered:
         top = f"{report.top_errors[0][0]}" if report.top_errors else ""
         current.first_error = (report.error.message if report.error is not None else top)[:TEXT_MAX]
@@ -200,6 +202,25 @@ def _count(memory: JobMemory, current: RoundMemory, report: ShardReport) -> None
     if current.round == 0 and not memory.first_requests:
         memory.first_requests = report.requests
         memory.first_failed = permanent_failures(report)
+
+
+def _count_refusal(current: RoundMemory, report: ShardReport) -> None:
+    """Whether the shard was sent, or refused as a whole."""
+    error = report.error
+    if error is None or report.answered:
+        current.sent += 1
+        return
+    if error.error_class in NOT_RUN:
+        current.refused[error.error_class] = current.refused.get(error.error_class, 0) + 1
+    elif error.error_class is ErrorClass.invalid and report.unanswered.get(ErrorClass.not_sent):
+        if report.unanswered.get(ErrorClass.invalid):
+            current.cleared += 1
+        else:
+            current.cut += 1
+    else:
+        current.sent += 1
+        return
+    current.refusal = current.refusal or error.message[:TEXT_MAX]
 
 
 def _leave_behind(memory: JobMemory, names: list[str]) -> None:

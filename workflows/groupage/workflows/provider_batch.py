@@ -35,7 +35,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from groupage.workflows.calls import failure_of, start
     from groupage.workflows.policy.quota import ATTEMPTS, pause_s
-    from groupage.workflows.shard_reports import needs_harvest, not_run, refused_for_quota, unsettled
+    from groupage.workflows.shard_reports import needed_harvest, needs_harvest, not_run, refused_for_quota, unsettled
 
 _CUT_SHORT_S = 60.0
 """How long a submission under way may still end by itself after `stop`, at most."""
@@ -79,7 +79,7 @@ class ProviderBatch:
         except asyncio.CancelledError:
             if work.done():
                 raise
-            # Cancelled through Temporal: a paid batch is not left behind (cases.md CL-07).
+            # Cancelled through Temporal: a paid batch is not left behind (docs/cases.md CL-07).
             settle_s = self._policy.settle.total_seconds()
             self.stop(StopBatch(reason="the workflow was cancelled", settle_s=settle_s))
             await work
@@ -185,7 +185,7 @@ class ProviderBatch:
                 failure = failure_of(error)
                 if failure.error_class is ErrorClass.missing:
                     return self._gone(submitted.batch_id, failure)
-                # "Cannot see" is not "failed" (cases.md PO-03): a revoked key may come back.
+                # "Cannot see" is not "failed" (docs/cases.md PO-03): a revoked key may come back.
                 if not await self._pause(failure):
                     self.stop(StopBatch(reason=failure.message, settle_s=self._policy.settle.total_seconds()))
             else:
@@ -301,7 +301,7 @@ class ProviderBatch:
     async def _harvest(self, status: BatchStatus, submitted_at: datetime) -> ShardReport:
         """Collect whatever the batch brought, in whichever state it ended, and report it."""
         self._keep([*status.input_files, *status.output_files, *status.error_files])
-        if not needs_harvest(status):
+        if not self._needs_harvest(status):
             report = not_run(
                 self._shard,
                 self._requests,
@@ -331,6 +331,10 @@ class ProviderBatch:
                 )
             return await self._finish(report)
 
+    def _needs_harvest(self, status: BatchStatus) -> bool:
+        now, before = needs_harvest(status, self._requests), needed_harvest(status)
+        return now if now == before or workflow.patched("blame-lines-not-batches") else before
+
     async def _finish(self, report: ShardReport) -> ShardReport:
         """Report, clean up beside it, and name in a second report what could not be deleted."""
         if self._policy.clean_up == "keep" or report.unsettled or not self._attempted:
@@ -351,7 +355,7 @@ class ProviderBatch:
         try:
             await handle.signal(SIGNAL_SHARD_DONE, report)
         except FailureError as error:
-            workflow.logger.warning("%s: the job did not take the report: %s", self._shard.tag, error.message)
+            workflow.logger.info("%s: the job did not take the report: %s", self._shard.tag, error.message)
 
     async def _clean_up(self, batch_id: str) -> list[str]:
         self._say("Cleaning up", f"deleting {len(self._files)} files at the provider")

@@ -71,11 +71,22 @@ def refused_for_quota(status: BatchStatus) -> bool:
     return status.phase is BatchPhase.failed and quota and not _has_lines(status)
 
 
-def needs_harvest(status: BatchStatus) -> bool:
-    """Whether there may be lines to read, or a refusal that each request has to be marked with.
+def needs_harvest(status: BatchStatus, requests: int) -> bool:
+    """Whether there may be lines to read, or a refusal that requests have to be marked with.
 
-    Counts are hints, so only a batch that failed as a whole and names no file is taken to be empty.
+    Counts are hints, so only a batch that failed as a whole and names no file is taken to be empty. One that is
+    refused for a line that the provider does not name marks nobody: it is cut in halves until only that line is left.
     """
+    error = status.error
+    if status.phase is not BatchPhase.failed or _has_lines(status) or error is None:
+        return True
+    if error.error_class is ErrorClass.invalid and not error.bad_lines and not error.of_all_lines:
+        return requests == 1
+    return error.error_class not in NOT_RUN
+
+
+def needed_harvest(status: BatchStatus) -> bool:
+    """What histories were recorded by that know nothing of the above."""
     if status.phase is not BatchPhase.failed or _has_lines(status) or status.error is None:
         return True
     return status.error.error_class not in NOT_RUN | {ErrorClass.missing}

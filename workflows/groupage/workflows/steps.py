@@ -17,7 +17,7 @@ from groupage.workflows.policy.escalation import (
     sync_until_s,
 )
 from groupage.workflows.policy.estimate import typical_s
-from groupage.workflows.policy.failures import LATE_CLASSES, LIMITS_HALVINGS, PERMANENT, decide_actions
+from groupage.workflows.policy.failures import LATE_CLASSES, LIMITS_HALVINGS, PERMANENT, decide_actions, is_barren
 from groupage.workflows.policy.health import job_health
 from groupage.workflows.policy.pace import shard_requests, sync_shard_requests
 from groupage.workflows.policy.questions import Question, account_question, cost_question, mostly_failed_question
@@ -284,6 +284,15 @@ def finish_round(memory: JobMemory, policy: JobPolicy, now: datetime) -> None:
         memory.ending = f"the deadline came with {memory.remainder} requests unanswered"
         close_round(memory, 0)
         return
+    actions = _actions(memory, current, policy, route, unanswered)
+    memory.insist = []
+    _take(memory, current, actions, unanswered)
+
+
+def _actions(
+    memory: JobMemory, current: RoundMemory, policy: JobPolicy, route: Route, unanswered: dict[ErrorClass, int]
+) -> dict[ErrorClass, FailureAction]:
+    """What happens to each class. Adds to `unanswered` what is sure to be there, but was not counted."""
     if current.unsettled:
         # Shards that did not settle have no results in the store: planning sees their members as not sent.
         unanswered.setdefault(ErrorClass.not_sent, 1)
@@ -299,17 +308,24 @@ def finish_round(memory: JobMemory, policy: JobPolicy, now: datetime) -> None:
         escalate=policy.escalate,
         insist=frozenset(memory.insist),
     )
-    memory.insist = []
     if ErrorClass.not_sent in actions:
         # The store may know members of a refused shard by the class of the refusal: none of them was sent.
         actions |= dict.fromkeys(current.refused, actions[ErrorClass.not_sent])
-    _take(memory, actions, unanswered)
+        if is_barren(current.cut, current.batch_shards):
+            actions[ErrorClass.not_sent] = FailureAction.give_up
+    return actions
 
 
-def _take(memory: JobMemory, actions: dict[ErrorClass, FailureAction], unanswered: dict[ErrorClass, int]) -> None:
+def _take(
+    memory: JobMemory,
+    current: RoundMemory,
+    actions: dict[ErrorClass, FailureAction],
+    unanswered: dict[ErrorClass, int],
+) -> None:
     goes_on = {c for c, a in actions.items() if a in {FailureAction.resubmit, FailureAction.sync}}
     if not any(unanswered.get(c) for c in goes_on) or memory.rounds_planned >= ROUNDS_MAX:
-        memory.ending = ""
+        whole = current.refused or current.cut
+        memory.ending = f"the provider refused whole batches: {current.refusal}" if whole and current.refusal else ""
     elif all(actions[c] is FailureAction.sync for c in goes_on):
         memory.escalated = True
     memory.actions = {c: a for c, a in actions.items() if a is not FailureAction.ask}
@@ -318,13 +334,16 @@ def _take(memory: JobMemory, actions: dict[ErrorClass, FailureAction], unanswere
 
 
 def _route_of_rest(memory: JobMemory, current: RoundMemory, policy: JobPolicy, now: datetime) -> Route | None:
-    """Where the rest goes; shards that were found too large are cut in halves, as often as is allowed."""
+    """Where the rest goes. Shards that were refused as too large, or for a line that nobody named, are cut in halves,
+    those of which the lines are known go again without them; as often as is allowed.
+    """
     if memory.escalated:
         return Route.sync if now < sync_until(memory, policy) else None
-    if current.refused.get(ErrorClass.too_large):
+    halved = current.refused.get(ErrorClass.too_large, 0) + current.cut
+    if halved or current.cleared:
         if memory.halvings >= LIMITS_HALVINGS:
             return Route.sync
         memory.halvings += 1
-        memory.limits_factor /= 2.0
+        memory.limits_factor /= 2.0 if halved else 1.0
         memory.rounds_free += 1
     return choose_route(policy, clock(memory, now), work(memory), memory.turnarounds)

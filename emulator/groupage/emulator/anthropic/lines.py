@@ -107,5 +107,5 @@ DIALECT = Dialect(
     refused=_refused,
     one_file=True,
     # A batch here cannot fail as a whole: requests are looked at one by one.
-    unknown_effects=frozenset({"token_limit", "fail"}),
+    unknown_effects=frozenset({"token_limit", "fail", "refuse"}),
 )

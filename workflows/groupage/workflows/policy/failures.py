@@ -28,7 +28,20 @@ SYNC_ROUNDS = 2
 """A second sync round takes up shards whose worker failed; single calls are repeated within a round."""
 
 LIMITS_HALVINGS = 10
-"""Shards are cut down to 1/1024 of the limits; what is too large even then is given up."""
+"""Rounds after files that were refused whole. Shards are cut down to 1/1024 of the limits; what is refused even
+then goes by sync."""
+
+
+BARREN_MAX = 8
+"""So many shards refused as invalid, and not one that got through: the reason holds for all requests."""
+
+
+def is_barren(cut: int, shards: int) -> bool:
+    """Whether cutting shards again would be vain: one bad line in a file lets half of it through.
+
+    `cut` of a round's batch `shards` were refused as invalid with no line named.
+    """
+    return cut == shards and cut >= BARREN_MAX
 
 
 def action_for(
