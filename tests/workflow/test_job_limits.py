@@ -101,6 +101,22 @@ async def test_a_job_terminated_and_started_again_takes_over_its_running_shards(
     assert set(world.sent.values()) == {1}
 
 
+async def test_a_successor_does_not_wait_for_a_batch_that_was_collected_and_deleted(jobs, world):
+    world.requests = 20
+    world.script = lambda r, s: Script(turnaround_s=60 if s == 0 else 7200)
+    first = await jobs.start()
+    await jobs.until(first, lambda s: s.shards_done == 1, step_s=30)
+    await first.terminate("operator")
+    world.gone[0, 0] = ShardReport.model_validate(await jobs.ended("job/t/k/r0-s000"))
+    second = await jobs.start()
+    status = await jobs.until(second, lambda s: s.shards_done == 1, step_s=1)
+    assert (status.answered, status.cost_usd) == (10, world.gone[0, 0].cost_usd)
+    assert world.collected == [(0, 0)]
+    summary = await second.result()
+    assert (summary.state, summary.left_behind) == (JobState.completed, [])
+    assert set(world.sent.values()) == {1}
+
+
 async def terminated_in_round_1(jobs: Jobs, world: World) -> None:
     """Twenty requests, ten of them answered in round 0; round 1 holds the others and would run for days."""
     world.requests = 20

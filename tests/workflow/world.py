@@ -144,6 +144,8 @@ class World:
         self.sync_runs: list[RunSyncShard] = []
         self.submits: list[SubmitBatch] = []
         self.collected: list[tuple[int, int]] = []
+        self.gone: dict[tuple[int, int], ShardReport] = {}
+        """Shards that were collected, and whose batches the provider does not know any more."""
         self.cleaned: list[CleanUpBatch] = []
         self.finalized: FinalizeJob | None = None
         self.running_sync_rpm = 0
@@ -258,7 +260,8 @@ class World:
             if batch.shard == key and batch.id not in argument.not_ids:
                 if batch.in_doubt(await self.now()):
                     raise in_doubt()
-                return self._submitted(batch, adopted=True)
+                submitted = self._submitted(batch, adopted=True)
+                return submitted.model_copy(update={"report": self.gone.get(key)})
         if script.refuse:
             refusal = script.refuse.pop(0)
             self.state |= dict.fromkeys(self.members[key], refusal.error_class)

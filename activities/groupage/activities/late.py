@@ -8,7 +8,7 @@ reports of shards that it had to leave out. So one of the two sees the other, an
 
 from decimal import Decimal
 
-from groupage.schemas import JobRef, Message, ShardReport
+from groupage.schemas import JobRef, Message, ShardRef, ShardReport
 from groupage.store import keys
 from groupage.store.objects import Store
 from pydantic import Field
@@ -25,6 +25,14 @@ class Unmerged(Message):
 
 def unmerged_key(job: JobRef) -> str:
     return f"{keys.job(job.tenant, job.key)}/unmerged.json"
+
+
+def read_report(store: Store, shard: ShardRef) -> ShardReport | None:
+    """`report.json` of a shard: it was collected, whatever the provider still knows of its batch."""
+    job = shard.job
+    return store.get_message_or_none(
+        keys.shard_object(job.tenant, job.key, shard.round, shard.shard, REPORT), ShardReport
+    )
 
 
 def note_if_late(store: Store, job: JobRef, report: ShardReport) -> ShardReport:

@@ -42,6 +42,7 @@ from groupage.activities.intents import (
     settled_at,
     superseded,
 )
+from groupage.activities.late import read_report
 from groupage.activities.looking import cancel_others, look
 from groupage.activities.providers.base import BatchProvider, Submission, traits_of
 from groupage.activities.refusals import REFUSED
@@ -131,7 +132,7 @@ class _Attempt:
         if log.closed:
             return self._not_to_be_sent(plan, "stopped before it was submitted")
         if log.created_id and log.created_id not in not_ids:
-            return await self._recorded(log, plan)
+            return await self._recorded(log, plan, await self._collected(log.created_id))
         if at is not None and looked_at < at:
             raise still_unknown(shard, at, self.window)
         answered = await asyncio.to_thread(count_answered, store, job.tenant, job.key, shard.round, shard.shard)
@@ -180,8 +181,21 @@ class _Attempt:
             await self._record(log.last, submitted)
         return submitted
 
-    async def _recorded(self, log: IntentLog, plan: ShardPlan) -> SubmittedBatch:
-        """The batch that the chain names, though no listing shows it yet."""
+    async def _collected(self, batch_id: str) -> ShardReport | None:
+        """What the shard brought, where its batch was deleted after that: nobody will see that one end (again)."""
+        report = await asyncio.to_thread(read_report, self.context.store, self.shard)
+        if report is None:
+            return None
+        try:
+            await self.provider.status(batch_id)
+        except ProviderError as error:
+            if error.error_class is not ErrorClass.missing:
+                raise
+            return report
+        return None
+
+    async def _recorded(self, log: IntentLog, plan: ShardPlan, report: ShardReport | None) -> SubmittedBatch:
+        """The batch that the chain names, though no listing shows it yet, or any more."""
         assert log.last is not None
         return SubmittedBatch(
             batch_id=log.created_id,
@@ -189,6 +203,7 @@ class _Attempt:
             submitted_at=log.end.at if log.end else log.last.at,
             input_files=log.last.files,
             requests=plan.requests,
+            report=report,
         )
 
     async def _record(self, intent: Intent | None, submitted: SubmittedBatch) -> None:

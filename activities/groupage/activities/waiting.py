@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from groupage.activities.failures import retried, waiting
 from groupage.activities.heartbeat import heartbeating
 from groupage.activities.intents import claim, new_intent, read_log, settled_at
+from groupage.activities.late import read_report
 from groupage.activities.looking import cancel_others, look
 from groupage.activities.refusals import keep_refusal
 from groupage.activities.registry import Context
@@ -201,7 +202,7 @@ async def _find_or_close(context: Context, shard: ShardRef) -> BatchStatus | Non
         await cancel_others(provider, others)
         return found
     if log.created_id:
-        return await provider.status(log.created_id)
+        return await _seen_or_collected(context, shard, log.created_id)
     if at is not None and looked_at < at:
         raise still_unknown(shard, at, window)
     if not log.closed:
@@ -211,6 +212,17 @@ async def _find_or_close(context: Context, shard: ShardRef) -> BatchStatus | Non
                 f"{shard.tag} is being submitted at this moment", error_class=ErrorClass.transient, code="superseded"
             )
     return None
+
+
+async def _seen_or_collected(context: Context, shard: ShardRef, batch_id: str) -> BatchStatus:
+    """The batch; one that was deleted after it was collected has ended as its report says."""
+    try:
+        return await context.provider_of(shard.job).status(batch_id)
+    except ProviderError as error:
+        report = await asyncio.to_thread(read_report, context.store, shard)
+        if error.error_class is not ErrorClass.missing or report is None:
+            raise
+        return BatchStatus(batch_id=batch_id, tag=shard.tag, phase=report.phase, raw_state="collected")
 
 
 async def read_progress(context: Context, request: ReadProgress) -> Progress:

@@ -91,6 +91,22 @@ async def test_submitting_again_returns_the_same_batch(anthropic_world, emulator
     assert emulator.creates() == 1
 
 
+async def test_a_shard_that_was_collected_is_not_waited_for_again_when_its_batch_is_deleted(anthropic_world, emulator):
+    """A terminated job that is handed in again comes to shards that are over and done with."""
+    world = anthropic_world
+    shard = world.shard(4)
+    status, report = await run(world, emulator, shard)
+    found = await world.again().submit(shard)
+    assert (found.batch_id, found.report) == (status.batch_id, None), "a batch that is there is looked at: it has files"
+    await attempt_of(world.activities.clean_up_batch, CleanUpBatch(shard=shard, batch_id=status.batch_id))
+    again = await world.again().submit(shard)
+    assert (again.batch_id, again.adopted, again.report) == (status.batch_id, True, report)
+    stopped = await attempt_of(world.activities.cancel_batch, CancelBatch(shard=shard, batch_id=""))
+    assert (stopped.batch_id, stopped.phase) == (status.batch_id, BatchPhase.completed)
+    assert await collected(world, shard, stopped) == report
+    assert emulator.creates() == 1
+
+
 async def test_a_batch_is_not_deleted_before_it_has_ended(anthropic_world, emulator):
     done = await anthropic_world.submit(anthropic_world.shard())
     with pytest.raises(ProviderError):
