@@ -313,6 +313,7 @@ def _report(call: CollectBatch, plan: ShardPlan, read: _Read) -> ShardReport:
     assert read.results is not None
     tally, status, harvest = read.results.tally, call.status, read.harvest
     ended_at = status.ended_at or datetime.now(UTC)
+    lost = _results_are_lost(status)
     notes = [*read.notes, *_disagreements(status, plan, harvest, len(read.missing), read.results.duplicates)]
     return ShardReport(
         round=call.shard.round,
@@ -327,17 +328,26 @@ def _report(call: CollectBatch, plan: ShardPlan, read: _Read) -> ShardReport:
         cost_usd=tally.cost_usd,
         waste_usd=tally.waste_usd + dollars(harvest.quarantined_cost_nano),
         cost_estimated=tally.cost_estimated,
+        maybe_paid_twice=len(read.missing) if lost else 0,
         quarantined=harvest.quarantined,
         count_mismatch="; ".join(notes)[:1000],
         # Without the lines: the job is told how many requests are at fault, the store knows which.
         error=status.error.model_copy(update={"bad_lines": []}) if status.error else None,
+        left_behind=[f"result files of {status.batch_id}, if it has any"] if lost else [],
         latency_s=max(0.0, (ended_at - call.submitted_at).total_seconds()),
     )
+
+
+def _results_are_lost(status: BatchStatus) -> bool:
+    """Whether the batch, or its files, cannot be seen any more: what it answered was paid, and is asked once more."""
+    return bool(status.batch_id) and status.error is not None and status.error.error_class is ErrorClass.missing
 
 
 def _disagreements(status: BatchStatus, plan: ShardPlan, harvest: Harvest, missing: int, duplicates: int) -> list[str]:
     """What the provider's counts say against the lines (PF-03, PF-07, PF-08, PF-14), and against each other."""
     notes = [status.warning] if status.warning else []
+    if _results_are_lost(status) and status.error is not None and status.error.message != status.warning:
+        notes.append(status.error.message)
     told = (status.total, status.completed, status.failed)
     # -1 is "not told"; zeros all over are what some providers say before they know (PO-10).
     if max(told) > 0:

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
-from groupage.activities.intents import IntentLog, settled_at
+from groupage.activities.failures import waiting
+from groupage.activities.intents import IntentLog, read_log, settled_at
 from groupage.activities.providers.base import BatchProvider, Doubt, UntaggedProvider, traits_of
 from groupage.activities.registry import Context
 from groupage.activities.turns import account_of, made_by_others
 from groupage.schemas import BatchStatus, ShardRef
+from groupage.schemas.activity_calls import AwaitBatch
 from groupage.schemas.errors import ProviderError
 from groupage.store.segments import read_manifest
 from groupage.store.shards import read_shard_plan
@@ -41,6 +43,21 @@ async def look(
         return None, []
     chosen = next((batch for batch in found if batch.batch_id == log.created_id), found[0])
     return chosen, [batch for batch in found if batch is not chosen]
+
+
+async def look_in_listing(context: Context, request: AwaitBatch) -> BatchStatus | None:
+    """A batch that the provider does not find by its id, as its listing of what carries the tag shows it.
+
+    Raises `waiting` where the listing cannot be had: nobody knows then.
+    """
+    shard = request.shard
+    log = await asyncio.to_thread(read_log, context.store, shard)
+    try:
+        found, others = await look(context, shard, log, [])
+    except ProviderError as error:
+        message = f"{request.batch_id} is not found, and the listing cannot be looked at: {error}"
+        raise waiting(message, delay_s=max(request.poll_s, error.retry_after_s or 0.0)) from error
+    return next((batch for batch in (found, *others) if batch and batch.batch_id == request.batch_id), None)
 
 
 async def _look_without_tags(

@@ -44,3 +44,24 @@ def test_promise_10_a_line_that_the_provider_cannot_parse_does_not_sink_its_neig
     assert json.loads(done.stdout)["routes"] == {"batch": 4}
     assert groupage.emulator.ledger()["questions_answered_more_than_once"] == 0
     assert groupage.emulator.status()["files"] == []
+
+
+def test_PO_01_a_batch_that_the_provider_does_not_find_by_its_id_is_found_by_its_tag_and_bought_once(
+    start: Callable[..., Commands], tmp_path: Path
+):
+    groupage = start()
+    groupage.environment["GROUPAGE_ACTIVITIES__NOT_VISIBLE_S"] = "2"
+    gone = {
+        "call": "batches.retrieve",
+        "action": "error",
+        "status": 404,
+        "code": "not_found",
+        "message": "No such batch",
+    }
+    groupage.emulator.set_faults({"calls": [gone]})
+    done = groupage.run(groupage.write_input(range(10)), tmp_path / "out.jsonl", "--json")
+    assert done.returncode == 0, done.stderr
+    ledger = groupage.emulator.ledger()
+    assert ledger["batch"]["billed"] + ledger["sync"]["billed"] == 10
+    assert json.loads(done.stdout)["maybe_paid_twice"] == 0
+    assert groupage.emulator.status()["files"] == []

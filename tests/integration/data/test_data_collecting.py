@@ -335,6 +335,16 @@ async def test_a_result_file_that_is_gone_for_good_leaves_its_requests_missing(w
     assert "file-out (output) is gone" in report.count_mismatch
 
 
+async def test_PF_08_a_batch_that_is_gone_may_have_been_paid_and_its_requests_are_asked_once_more(world):
+    planned(world, 3)
+    error = BatchError(error_class=ErrorClass.missing, code="not_found", message="batch batch_1 is gone")
+    report = await world.collect(phase=BatchPhase.failed, error=error)
+    assert report.unanswered == {ErrorClass.missing: 3}
+    assert report.maybe_paid_twice == 3
+    assert "batch_1 is gone" in report.count_mismatch
+    assert report.left_behind == ["result files of batch_1, if it has any"]
+
+
 async def test_results_after_the_jobs_end_are_waste(world):
     planned(world, 2)
     summary = Summary(
