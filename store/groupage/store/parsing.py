@@ -15,6 +15,7 @@ no words for is refused here, with the field's name, before anything is sent any
 import json
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -87,8 +88,10 @@ def parse_line(raw: bytes, model: str | None, endpoint: str, rules: Rules = OPEN
         raise LineRefused("not_an_object", f"a JSON {_kind(obj)}, not an object")
     if not obj.keys() <= _KNOWN:
         name = next(name for name in obj if name not in _KNOWN)
+        likely = get_close_matches(name, _KNOWN, n=1)
+        meant = f" (did you mean {likely[0]!r}?)" if likely else ""
         raise LineRefused(
-            "unknown_key", f"unknown key {name[:60]!r}: parameters go into body, your own data into labels"
+            "unknown_key", f"unknown key {name[:60]!r}{meant}: parameters go into body, your own data into labels"
         )
     id_ = _id(obj)
     endpoint = _endpoint(obj, endpoint, rules)

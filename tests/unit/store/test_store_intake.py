@@ -191,6 +191,15 @@ def test_a_line_that_cannot_be_sent_is_rejected_with_its_reason(line: bytes, cod
     assert spooled.problems[0].encode()
 
 
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [("lables", "unknown key 'lables' (did you mean 'labels'?): "), ("temperature", "unknown key 'temperature': ")],
+)
+def test_a_misspelt_key_of_a_line_is_told_with_the_likeliest_one(key: str, told: str) -> None:
+    spooled = spool([json.dumps({"id": "a", "prompt": "x", key: {}}).encode()], model="m")
+    assert told in spooled.problems[0]
+
+
 def test_a_body_without_a_model_takes_the_default_or_is_rejected_with_a_way_out() -> None:
     line = b'{"id":"a","body":{"messages":[],"seed":3}}'
     assert bodies(spool([line], model="gpt-x")) == [b'{"model":"gpt-x","messages":[],"seed":3}']
