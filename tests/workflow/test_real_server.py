@@ -103,6 +103,7 @@ async def test_an_unsettled_batch_is_reported_in_time_and_harvested_late_as_wast
     assert summary.state is JobState.completed
     assert summary.finished_at <= summary.deadline_at
     assert any("had not ended" in name for name in summary.left_behind)
+    assert live.world.finalized.unsettled == ["0-0"]
     report = await ended(live, "job/t/k/r0-s000")
     assert live.world.collected == [(0, 0)]
     assert len(live.world.paid_twice()) == 4

@@ -19,7 +19,7 @@ from groupage.store.merge import Merged, NoResult, merge_job
 from groupage.store.objects import Store
 from groupage.store.segments import read_manifest
 from groupage.store.shard_results import read_shard_results
-from groupage.store.shards import count_rounds, read_round_plan
+from groupage.store.shards import count_rounds, read_round_plan, read_shard_plan
 from groupage.store.sync_parts import compact, read_flushed
 
 NOTES_SHOWN = 20
@@ -79,7 +79,8 @@ def finalize_job(store: Store, call: FinalizeJob, spool: Path, stop: threading.E
         heartbeat=lambda _parts: check(stop),
     )
     _check_sums(manifest, merged)
-    summary = _summary(call, manifest, merged, notes, rounds=_rounds(store, call))
+    unsettled = {name: _requests_of(store, call, name) for name in call.unsettled if name in merged.without_results}
+    summary = _summary(call, manifest, merged, notes, unsettled, rounds=_rounds(store, call))
     store.put_message(unmerged_key(job), Unmerged(shards=merged.without_results))
     is_first = store.put_new_message(keys.summary(job.tenant, job.key), summary)
     note_late_shards(store, job)
@@ -165,7 +166,14 @@ def _check_sums(manifest: JobManifest, merged: Merged) -> None:
         )
 
 
-def _summary(call: FinalizeJob, manifest: JobManifest, merged: Merged, notes: _Notes, *, rounds: int) -> Summary:
+def _requests_of(store: Store, call: FinalizeJob, name: str) -> int:
+    round_, _, shard = name.partition("-")
+    return read_shard_plan(store, call.job.tenant, call.job.key, int(round_), int(shard)).requests
+
+
+def _summary(
+    call: FinalizeJob, manifest: JobManifest, merged: Merged, notes: _Notes, unsettled: dict[str, int], *, rounds: int
+) -> Summary:
     tally = merged.tally
     mismatches = _first(notes.mismatches)
     if merged.paid_twice:
@@ -188,7 +196,8 @@ def _summary(call: FinalizeJob, manifest: JobManifest, merged: Merged, notes: _N
         waste_usd=tally.waste_usd + notes.quarantined_usd,
         sync_cost_usd=tally.sync_cost_usd,
         cost_estimated=tally.cost_estimated,
-        maybe_paid_twice=notes.maybe_paid_twice,
+        maybe_paid_twice=notes.maybe_paid_twice + sum(unsettled.values()),
+        unsettled=unsettled,
         quarantined=notes.quarantined,
         count_mismatches=mismatches,
         left_behind=_first(list(dict.fromkeys([*call.left_behind, *notes.left_behind]))),

@@ -3,7 +3,8 @@
 A cancelled batch may end while its job is being finalized. Whether its results were merged is told by
 `unmerged.json`, which is put before the summary. Both sides look after they have written: collecting
 puts report.json and then looks for the summary, finalizing puts the summary and then looks for
-reports of shards that it had to leave out. So one of the two sees the other, and late.json is written.
+reports of shards that it had to leave out. So one of the two sees the other, and writes a late report, which is
+added to the summary whenever that is read (store/late.py).
 """
 
 from decimal import Decimal
@@ -14,7 +15,6 @@ from groupage.store.objects import Store
 from pydantic import Field
 
 REPORT = "report.json"
-LATE = "late.json"
 
 
 class Unmerged(Message):
@@ -43,10 +43,10 @@ def note_if_late(store: Store, job: JobRef, report: ShardReport) -> ShardReport:
     if unmerged is not None and f"{report.round}-{report.shard}" not in unmerged.shards:
         return report
     at = (job.tenant, job.key, report.round, report.shard)
-    late = store.get_message_or_none(keys.shard_object(*at, LATE), ShardReport)
+    late = store.get_message_or_none(keys.late_report(*at), ShardReport)
     if late is None:
         late = report.model_copy(update={"cost_usd": Decimal(0), "waste_usd": report.cost_usd + report.waste_usd})
-        store.put_message(keys.shard_object(*at, LATE), late)
+        store.put_message(keys.late_report(*at), late)
     return late
 
 

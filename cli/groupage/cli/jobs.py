@@ -216,7 +216,7 @@ def list_jobs(tenant: str | None, *, limit: int, as_json: bool) -> int:
         else:
             console.table(
                 "",
-                ("job", "state", "health", "requests", "answered", "cost", "started", "ended"),
+                ("job", "state", "health", "requests", "answered", "cost", "waste", "started", "ended"),
                 [_row(j) for j in newest],
             )
         return 0
@@ -232,6 +232,7 @@ def _row(job: ListedJob) -> tuple[str, ...]:
         "" if job.requests is None else f"{job.requests:,}",
         "" if job.answered is None else f"{job.answered:,}",
         "" if job.cost_usd is None else money(job.cost_usd),
+        "" if not job.waste_usd else money(job.waste_usd),
         f"{job.started_at:%F %T}" if job.started_at else "",
         f"{job.ended_at:%F %T}" if job.ended_at else "",
     )

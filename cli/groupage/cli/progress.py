@@ -150,6 +150,16 @@ def what_it_waits_for(job: Job, status: JobStatus) -> str:
     return f"job {name} waits for your decision: {status.reason}\n  → {step}"
 
 
+def _doubtful(summary: Summary) -> str:
+    """Which ones those are."""
+    batches = len(summary.unsettled)
+    calls = summary.maybe_paid_twice - sum(summary.unsettled.values())
+    parts = [f"{calls:,} sync calls were cut off by a killed worker"] if calls else []
+    if batches:
+        parts.append(f"{batches:,} batches had not ended when the job did (look again later)")
+    return "; ".join(parts)
+
+
 def summary_lines(summary: Summary) -> list[str]:
     """What a person wants to know at the end."""
     outcomes = ", ".join(f"{n:,} {outcome}" for outcome, n in summary.outcomes.items() if n)
@@ -162,9 +172,7 @@ def summary_lines(summary: Summary) -> list[str]:
         lines.append(f"why: {summary.reason}")
     lines += [f"{n:,} × {error}" for error, n in summary.top_errors]
     if summary.maybe_paid_twice:
-        lines.append(
-            f"{summary.maybe_paid_twice:,} sync calls were cut off by a killed worker: they may have been billed twice"
-        )
+        lines.append(f"{summary.maybe_paid_twice:,} requests may have been paid for twice: {_doubtful(summary)}")
     if summary.quarantined:
         lines.append(f"{summary.quarantined:,} result lines carried no known id and were put aside")
     lines += [f"counts disagree: {text}" for text in summary.count_mismatches]

@@ -27,6 +27,7 @@ from groupage.schemas.errors import GroupageError, JobFailed, UnknownJob, UsageE
 from groupage.schemas.ids import job_workflow_id
 from groupage.schemas.signals import QUERY_STATUS, UPDATE_CANCEL, UPDATE_DECIDE
 from groupage.store import keys
+from groupage.store.late import read_late, with_late
 from groupage.store.objects import Store
 from groupage.store.reader import JobResults, claim_results
 from groupage.store.segments import read_manifest_or_none
@@ -300,7 +301,9 @@ def _reason(error: WorkflowFailureError) -> str:
 
 
 def read_summary(store: Store, tenant: str, key: str) -> Summary | None:
-    return store.get_message_or_none(keys.summary(tenant, key), Summary)
+    """None while the job has not ended. What came home after that is added."""
+    summary = store.get_message_or_none(keys.summary(tenant, key), Summary)
+    return None if summary is None else with_late(summary, read_late(store, tenant, key))
 
 
 def status_of(summary: Summary) -> JobStatus:

@@ -8,6 +8,7 @@ from groupage.schemas import Health, JobState, Message, Summary
 from groupage.schemas.errors import GroupageError
 from groupage.schemas.ids import check_tenant, parse_job_workflow_id
 from groupage.schemas.signals import BATCH_JOB
+from groupage.store.late import read_late, with_late
 from groupage.store.objects import Store
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey
@@ -33,6 +34,7 @@ class ListedJob(Message):
     requests: int | None = None
     answered: int | None = None
     cost_usd: Decimal | None = None
+    waste_usd: Decimal | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
 
@@ -80,6 +82,7 @@ def list_ended(store: Store, tenant: str | None) -> list[ListedJob]:
         if len(parts) == 4 and parts[1] == "jobs" and parts[3] == "summary.json":
             summary = store.get_message_or_none(key, Summary)
             if summary is not None:
+                summary = with_late(summary, read_late(store, summary.tenant, summary.key))
                 found.append(
                     ListedJob(
                         tenant=summary.tenant,
@@ -88,6 +91,7 @@ def list_ended(store: Store, tenant: str | None) -> list[ListedJob]:
                         requests=summary.requests,
                         answered=sum(n for outcome, n in summary.outcomes.items() if outcome.answered),
                         cost_usd=summary.cost_usd,
+                        waste_usd=summary.waste_usd,
                         started_at=summary.accepted_at,
                         ended_at=summary.finished_at,
                     )

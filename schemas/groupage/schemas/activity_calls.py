@@ -199,6 +199,8 @@ class FinalizeJob(Message):
     failed_reason: str = ""
     reason: str = ""
     left_behind: list[str] = Field(default_factory=list)
+    unsettled: list[str] = Field(default_factory=list)
+    """Shards, each "round-shard", whose batches were told to stop and had not ended."""
     accepted_at: datetime
     deadline_at: datetime
     effective_for_s: float

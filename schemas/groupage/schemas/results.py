@@ -81,7 +81,10 @@ class Summary(Message):
     cost_estimated: bool = False
     """True where a price was missing and a guess stands in for it."""
     maybe_paid_twice: int = 0
-    """Sync calls in flight when a worker died: the provider may bill them although no answer came."""
+    """Requests that may be billed beyond what was delivered: of sync calls in flight when a worker died, and of batches
+    that had not ended when the job did."""
+    unsettled: dict[str, int] = Field(default_factory=dict)
+    """Those of the batches, by "round-shard"; a summary that is read after such a batch has ended tells its waste."""
     quarantined: int = 0
     count_mismatches: list[str] = Field(default_factory=list)
     left_behind: list[str] = Field(default_factory=list)

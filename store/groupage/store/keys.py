@@ -19,6 +19,7 @@
                        /results/{part}.jsonl.zst, {part}.idx
                        /ledger.parquet
                        /summary.json                      put last: the job is finished
+                       /late/{round}-{shard}.json         what a shard cost that came home after that
                        /claims/{reader}.json              who has fetched the results
 
 Keys are deterministic, so a repeated write goes to the same place.
@@ -129,6 +130,15 @@ def ledger(tenant: str, key: str) -> str:
 
 def summary(tenant: str, key: str) -> str:
     return f"{job(tenant, key)}/summary.json"
+
+
+def late(tenant: str, key: str) -> str:
+    """Prefix of the reports of shards that came home after the merge."""
+    return f"{job(tenant, key)}/late"
+
+
+def late_report(tenant: str, key: str, round_: int, shard_: int) -> str:
+    return f"{late(tenant, key)}/{round_}-{shard_}.json"
 
 
 def claims(tenant: str, key: str) -> str:

@@ -8,6 +8,7 @@ from typing import BinaryIO
 from groupage.schemas import Message, Result, Summary
 from groupage.schemas.errors import StaleResult, StoreError, UsageError
 from groupage.store import keys
+from groupage.store.late import read_late, with_late
 from groupage.store.objects import Store
 from groupage.store.rows import RowTable, micros, moment_of, unpack_rows
 from groupage.store.segments import read_manifest, zstd_chunks, zstd_lines
@@ -22,11 +23,15 @@ class Claim(Message):
 
 
 def read_summary(store: Store, tenant: str, key: str) -> Summary | None:
-    """None while the job is not finished. Raises UnknownJob where there is none at all."""
+    """None while the job is not finished. Raises UnknownJob where there is none at all.
+
+    What came home after the job had ended is added (late.py).
+    """
     summary = store.get_message_or_none(keys.summary(tenant, key), Summary)
     if summary is None:
         read_manifest(store, tenant, key)
-    return summary
+        return None
+    return with_late(summary, read_late(store, tenant, key))
 
 
 class JobResults:

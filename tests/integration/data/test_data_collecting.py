@@ -354,7 +354,7 @@ async def test_results_after_the_jobs_end_are_waste(world):
     world.store.put_message(keys.summary(world.job.tenant, world.job.key), summary)
     report = await world.collect([ok(world.wire(n)) for n in range(2)])
     assert (report.cost_usd, report.waste_usd) == (0, Decimal("0.000021"))
-    assert world.store.exists(keys.shard_object(world.job.tenant, world.job.key, 0, 0, "late.json"))
+    assert world.store.exists(keys.late_report(world.job.tenant, world.job.key, 0, 0))
 
 
 async def test_TE_06_a_cancelled_collect_stops_in_moments_and_leaves_nothing(world):

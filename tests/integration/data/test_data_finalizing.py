@@ -12,12 +12,15 @@ import pytest
 from data_world import NOW, World, bad, never, ok
 from groupage.activities.finalizing import finalize_job
 from groupage.activities.threads import Stopped
+from groupage.client.job import read_summary as read_summary_by_client
+from groupage.client.job import status_of
+from groupage.client.listing import list_ended
 from groupage.schemas import BatchPhase, ErrorClass, FailureAction, JobState, Outcome, Route, Summary
 from groupage.schemas.activity_calls import FinalizeJob
 from groupage.schemas.errors import StoreError
 from groupage.schemas.limits import PAYLOAD_MAX_BYTES
 from groupage.store import keys
-from groupage.store.reader import JobResults
+from groupage.store.reader import JobResults, read_summary
 from groupage.store.results import ResultLine
 from groupage.store.shards import read_members
 from groupage.store.sync_parts import SyncPartWriter
@@ -188,7 +191,7 @@ async def test_promise_3_rounds_that_an_earlier_run_sent_are_merged_though_this_
 
 
 def late(world: World) -> bool:
-    return world.store.exists(keys.shard_object(world.job.tenant, world.job.key, 0, 0, "late.json"))
+    return world.store.exists(keys.late_report(world.job.tenant, world.job.key, 0, 0))
 
 
 async def test_what_came_home_between_the_merge_and_the_summary_is_noted_as_late(world, monkeypatch):
@@ -207,6 +210,28 @@ async def test_what_came_home_between_the_merge_and_the_summary_is_noted_as_late
     assert summary.outcomes == {Outcome.expired: 2}
     assert collected[0].cost_usd == 2 * ONE
     assert late(world)
+
+
+async def test_late_waste_is_feared_at_first_and_told_once_it_is_known(world):
+    """Whoever reads the summary later, by whichever command, sees what the batch has cost after the end."""
+    world.provider.limit = world.provider.limit.model_copy(update={"max_requests": 3})
+    world.requests(5)
+    world.plan()
+    await world.collect([ok(world.wire(n, 0, 1)) for n in (3, 4)], shard=1)
+    named = "batch batch_1 of shard 0-0 had not ended"
+    finalize(world, unsettled=["0-0", "0-1"], left_behind=[named, "file-7"])
+    at = (world.store, world.job.tenant, world.job.key)
+    for read in (read_summary, read_summary_by_client):
+        summary = read(*at)
+        assert (summary.maybe_paid_twice, summary.unsettled, summary.waste_usd) == (3, {"0-0": 3}, 0)
+        assert summary.left_behind == [named, "file-7"]
+    await world.collect([ok(world.wire(n)) for n in range(3)])
+    for read in (read_summary, read_summary_by_client):
+        summary = read(*at)
+        assert (summary.maybe_paid_twice, summary.unsettled, summary.waste_usd) == (0, {}, 3 * ONE)
+        assert (summary.cost_usd, summary.left_behind) == (2 * ONE, ["file-7"])
+    assert status_of(summary).waste_usd == 3 * ONE
+    assert [(job.key, job.waste_usd) for job in list_ended(world.store, None)] == [(world.job.key, 3 * ONE)]
 
 
 async def test_what_was_merged_is_not_late_however_often_it_is_collected_again(world):

@@ -315,7 +315,7 @@ def test_a_late_batch_is_explained_only_if_the_job_names_it_and_its_cost_is_on_r
     run.summary["left_behind"] = ["batch batch_late of shard 0-0 had not ended"]
     assert run.broken() == {Broken.paid_twice}
     objects = run.evidence().objects | {
-        "shards/0-0/late.json": b'{"batch_id":"batch_late","round":0,"shard":0,"waste_usd":"0.1"}'
+        "t/jobs/k/late/0-0.json": b'{"batch_id":"batch_late","round":0,"shard":0,"waste_usd":"0.1"}'
     }
     run.evidence_changes["objects"] = objects
     assert run.broken() == set()

@@ -369,6 +369,7 @@ class BatchJob:
             failed_reason=m.failed_reason,
             reason=reason(m),
             left_behind=left_behind_named(m),
+            unsettled=list(m.unsettled),
             accepted_at=m.accepted_at,
             deadline_at=m.deadline_at,
             effective_for_s=self._policy.effective_for.total_seconds(),
