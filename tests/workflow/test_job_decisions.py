@@ -175,6 +175,24 @@ async def test_a_submission_refused_for_the_account_asks_and_goes_on_after_it_wa
     assert set(world.sent.values()) == {1}
 
 
+async def test_go_on_is_heeded_as_often_as_it_is_said_while_everything_goes_by_sync(jobs, world):
+    """The first time the key is not mended yet, nor the second; each time nothing was tried."""
+    world.requests = 12
+    refused: list[ErrorClass | None] = [ErrorClass.account]
+    world.sync_answers = lambda index: refused[0]
+    handle = await jobs.start(deadline=timedelta(minutes=10), policy=JobPolicy(turnaround="1h"))
+    for turn in range(4):
+        status = await asked(jobs, handle, step_s=1)
+        assert "key, permission or credit" in status.reason
+        if turn == 3:
+            refused[0] = None
+        await decide(handle, "go_on")
+        await jobs.until(handle, lambda s, turn=turn: s.round > turn or s.state.ended, step_s=0.1)
+    summary = await handle.result()
+    assert (summary.state, summary.outcomes) == (JobState.completed, {"succeeded": 12})
+    assert not world.batches
+
+
 async def test_an_account_question_that_nobody_answers_ends_by_the_deadline_with_the_harvest(jobs, world):
     def script(r, s):
         return Script(refuse=[ACCOUNT]) if s == 0 else Script(turnaround_s=900_000, progress=0.3)

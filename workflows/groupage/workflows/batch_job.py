@@ -46,6 +46,7 @@ with workflow.unsafe.imports_passed_through():
     from groupage.workflows.policy.questions import SUITABLE
     from groupage.workflows.rounds import RoundRunner
     from groupage.workflows.steps import (
+        account_was_cleared,
         apply_decision,
         ask_about_cost,
         ask_about_shards,
@@ -172,7 +173,8 @@ class BatchJob:
             if m.current is None and not await self._plan():
                 break
             await self._run_round()
-            finish_round(m, self._policy, workflow.now())
+            no_try = account_was_cleared(m) and workflow.patched("refused-account-is-no-try")
+            finish_round(m, self._policy, workflow.now(), no_try=no_try)
         await self._end_earlier_rounds()
         return await self._finalize()
 

@@ -252,18 +252,26 @@ def plan_next(memory: JobMemory, spec: JobSpec, now: datetime, job: PlanRound) -
     )
 
 
-def _count_round(memory: JobMemory, current: RoundMemory) -> None:
+def account_was_cleared(memory: JobMemory) -> bool:
+    """Whether a person has decided on a refusal of the account in the current round."""
+    return memory.current is not None and memory.current.account_cleared > 0
+
+
+def _count_round(memory: JobMemory, current: RoundMemory, *, no_try: bool) -> None:
     """What the round counts as: only what was sent is a try."""
     if current.batch_shards and current.sent > current.unsent:
         memory.rounds_sent += 1
     elif current.unsent:
         memory.rounds_free += 1
-    if current.sync_shards and not current.batch_shards:
+    if current.sync_shards and not current.batch_shards and not no_try:
         memory.sync_rounds += 1
 
 
-def finish_round(memory: JobMemory, policy: JobPolicy, now: datetime) -> None:
-    """The round has ended: what to do with each class of unanswered requests, or that the job is done."""
+def finish_round(memory: JobMemory, policy: JobPolicy, now: datetime, *, no_try: bool = False) -> None:
+    """The round has ended: what to do with each class of unanswered requests, or that the job is done.
+
+    `no_try`: going by sync was refused for the account and a person said to go on, so it counts as no sync round.
+    """
     current = memory.current
     if current is None:
         return
@@ -271,7 +279,7 @@ def finish_round(memory: JobMemory, policy: JobPolicy, now: datetime) -> None:
     if current.unstarted:
         about = current.unstarted * shard_requests(current.requests, current.shards)
         unanswered[ErrorClass.not_sent] = unanswered.get(ErrorClass.not_sent, 0) + about
-    _count_round(memory, current)
+    _count_round(memory, current, no_try=no_try)
     if memory.ending is not None or memory.cancel_reason is not None:
         close_round(memory, 0)
         return
