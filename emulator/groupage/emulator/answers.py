@@ -9,7 +9,6 @@ One answer in 32 holds U+2028, U+2029 and U+0085 raw and characters of other scr
 JSON string, and cut by whoever splits lines with str.splitlines (docs/cases.md RP-01).
 """
 
-import base64
 import hashlib
 import importlib
 from binascii import hexlify
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import orjson
 from groupage.emulator import structured
+from groupage.emulator.openai_replies import Made, chat, completion, embeddings, moderation, response
 
 ANSWER_BYTES = 320
 EXCERPT_CHARS = 48
@@ -57,18 +57,6 @@ class Answer(NamedTuple):
     input_tokens: int
     output_tokens: int
     body: bytes
-
-
-class _Made(NamedTuple):
-    """What the slow path has found out about an answer before it gives it a shape."""
-
-    model: str
-    question: str
-    created: int
-    text: str
-    calls: list[Any]
-    used: int
-    produced: int
 
 
 class Filler(NamedTuple):
@@ -309,137 +297,13 @@ def _answer_anything(endpoint: str, body: dict[str, Any], created: int, size: in
     question = str(_FINGERPRINTS[endpoint](prompt).hexdigest())
     used = (len(prompt) + 3) // 4
     if endpoint == "/v1/embeddings":
-        return Answer(int(question, 16), used, 0, orjson.dumps(_embeddings(body, used)))
+        return Answer(int(question, 16), used, 0, orjson.dumps(embeddings(body, expected_embeddings(body), used)))
     if endpoint == "/v1/moderations":
-        return Answer(int(question, 16), used, 0, orjson.dumps(_moderation(body, question)))
+        inputs = body["input"] if isinstance(body["input"], list) else [body["input"]]
+        reply = moderation(body["model"], question, [words_of(one) for one in inputs])
+        return Answer(int(question, 16), used, 0, orjson.dumps(reply))
     text = expected_text(endpoint, body, size)
     calls = structured.tool_calls(endpoint, body, text, int(question, 16))
-    made = _Made(body["model"], question, created, text, calls, used, (len(text) + 3) // 4)
-    build = {"/v1/chat/completions": _chat, "/v1/responses": _response, "/v1/completions": _completion}[endpoint]
+    made = Made(body["model"], question, created, text, calls, used, (len(text) + 3) // 4)
+    build = {"/v1/chat/completions": chat, "/v1/responses": response, "/v1/completions": completion}[endpoint]
     return Answer(int(question, 16), used, made.produced, orjson.dumps(build(made)))
-
-
-def _chat(made: _Made) -> Any:
-    message: dict[str, Any] = {"role": "assistant", "content": made.text, "refusal": None, "annotations": []}
-    if made.calls:
-        message |= {"content": None, "tool_calls": made.calls}
-    return {
-        "id": f"chatcmpl-{made.question}",
-        "object": "chat.completion",
-        "created": made.created,
-        "model": made.model,
-        "choices": [
-            {
-                "index": 0,
-                "message": message,
-                "logprobs": None,
-                "finish_reason": "tool_calls" if made.calls else "stop",
-            }
-        ],
-        "usage": {
-            "prompt_tokens": made.used,
-            "completion_tokens": made.produced,
-            "total_tokens": made.used + made.produced,
-            "prompt_tokens_details": {"cached_tokens": 0},
-            "completion_tokens_details": {"reasoning_tokens": 0},
-        },
-        "service_tier": "default",
-        "system_fingerprint": None,
-    }
-
-
-def _response(made: _Made) -> Any:
-    message = {
-        "id": f"msg_{made.question}",
-        "type": "message",
-        "status": "completed",
-        "role": "assistant",
-        "content": [{"type": "output_text", "text": made.text, "annotations": [], "logprobs": []}],
-    }
-    return {
-        "id": f"resp_{made.question}",
-        "object": "response",
-        "created_at": made.created,
-        "status": "completed",
-        "error": None,
-        "incomplete_details": None,
-        "instructions": None,
-        "metadata": {},
-        "model": made.model,
-        "output": made.calls or [message],
-        "parallel_tool_calls": True,
-        "temperature": 1.0,
-        "tool_choice": "auto",
-        "tools": [],
-        "top_p": 1.0,
-        "usage": {
-            "input_tokens": made.used,
-            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-            "output_tokens": made.produced,
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": made.used + made.produced,
-        },
-    }
-
-
-def _completion(made: _Made) -> Any:
-    return {
-        "id": f"cmpl-{made.question}",
-        "object": "text_completion",
-        "created": made.created,
-        "model": made.model,
-        "choices": [{"index": 0, "text": made.text, "logprobs": None, "finish_reason": "stop"}],
-        "usage": {
-            "prompt_tokens": made.used,
-            "completion_tokens": made.produced,
-            "total_tokens": made.used + made.produced,
-        },
-    }
-
-
-def _embeddings(body: dict[str, Any], used: int) -> Any:
-    vectors: list[Any] = list(expected_embeddings(body))
-    if body.get("encoding_format") == "base64":
-        import numpy as np
-
-        vectors = [base64.b64encode(np.asarray(vector, dtype="<f4").tobytes()).decode() for vector in vectors]
-    return {
-        "object": "list",
-        "data": [{"object": "embedding", "index": at, "embedding": vector} for at, vector in enumerate(vectors)],
-        "model": body["model"],
-        "usage": {"prompt_tokens": used, "total_tokens": used},
-    }
-
-
-_CATEGORIES = (
-    "harassment",
-    "harassment/threatening",
-    "hate",
-    "hate/threatening",
-    "illicit",
-    "illicit/violent",
-    "self-harm",
-    "self-harm/instructions",
-    "self-harm/intent",
-    "sexual",
-    "sexual/minors",
-    "violence",
-    "violence/graphic",
-)
-
-
-def _moderation(body: dict[str, Any], question: str) -> Any:
-    given = body["input"]
-    results = []
-    for one in given if isinstance(given, list) else [given]:
-        flagged = "violence" in words_of(one).lower()
-        scores = dict.fromkeys(_CATEGORIES, 0.001) | {"violence": 0.9 if flagged else 0.001}
-        results.append(
-            {
-                "flagged": flagged,
-                "categories": {name: score > 0.5 for name, score in scores.items()},
-                "category_scores": scores,
-                "category_applied_input_types": {name: ["text"] for name in _CATEGORIES},
-            }
-        )
-    return {"id": f"modr-{question}", "model": body["model"], "results": results}

@@ -14,6 +14,7 @@ from groupage.emulator.core import Emulator
 from groupage.emulator.faults import CallRule
 from groupage.emulator.outcomes import http_error
 from starlette.requests import ClientDisconnect, Request
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 CHUNK_BYTES = 512 * 1024
@@ -145,6 +146,17 @@ class Endpoint:
     def _rule_reply(self, rule: CallRule) -> Reply:
         headers = {} if rule.retry_after is None else {"retry-after": f"{rule.retry_after:g}"}
         return json_reply(self.error_body(rule.status, rule.code, rule.message), rule.status, headers)
+
+
+def router(
+    core: Emulator, prefix: str, authenticate: Authenticate, error_body: ErrorBody = http_error
+) -> Callable[[str, str, str, Handler], Route]:
+    """Makes routes of (method, path behind the prefix, name of the call, handler)."""
+
+    def route(method: str, path: str, name: str, handler: Handler) -> Route:
+        return Route(prefix + path, Endpoint(core, name, handler, authenticate, error_body), methods=[method])
+
+    return route
 
 
 async def send_reply(send: Send, reply: Reply) -> None:

@@ -15,16 +15,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from groupage.emulator.batch_work import check_job, finish_job
 from groupage.emulator.clock import Clock, new_clock
 from groupage.emulator.dialects import dialect_of
 from groupage.emulator.faults import NO_FAULTS, BatchRule, FaultPlan, read_plan
 from groupage.emulator.finish import FinishJob
 from groupage.emulator.ledger import Ledger
-from groupage.emulator.life import WINDOW_S, Batch, Checked, Done, course_of, finished_count, next_change, view
+from groupage.emulator.life import WINDOW_S, Batch, Checked, Done, next_change, view
 from groupage.emulator.settings import Settings
 from groupage.emulator.state import File, State
 from groupage.emulator.strikes import Strikes
-from groupage.emulator.work import ERRORS_SHOWN, CheckJob, line_error
+from groupage.emulator.work import ERRORS_SHOWN, line_error
 from groupage.emulator.worker import Worker, WorkFailed
 
 log = logging.getLogger("groupage.emulator")
@@ -261,24 +262,10 @@ class Emulator:
                 await asyncio.sleep(_RETRY_S)
 
     async def _check(self, batch: Batch) -> None:
-        work, ledger = self.state.work_path, self.state.ledger_path
         checked = Checked()
         refusals = await asyncio.to_thread(self._refusals_by_plan, batch)
         if not refusals:
-            job = CheckJob(
-                code=batch.id.rpartition("_")[2],
-                dialect=batch.dialect,
-                endpoint=batch.endpoint,
-                source=work(f"{batch.id}.input"),
-                lines=work(f"{batch.id}.lines"),
-                rows=work(f"{batch.id}.rows"),
-                ids=ledger(f"{batch.id}.ids"),
-                created=int(batch.created_at),
-                answer_bytes=self.settings.answer_bytes,
-                max_requests=self.settings.max_requests or dialect_of(batch.dialect).max_requests,
-                max_batch_bytes=self.settings.max_batch_bytes,
-                max_embedding_inputs=self.settings.max_embedding_inputs,
-            )
+            job = check_job(self.state, self.settings, batch)
             checked = Checked(**await self._worker.run(job))
             checked.errors += self._over_token_limit(batch, checked)
         else:
@@ -328,33 +315,7 @@ class Emulator:
         return line_error("token_limit_exceeded", message, None)
 
     async def _finish(self, batch: Batch) -> None:
-        assert batch.checked is not None
-        course = course_of(batch)
-        finished = finished_count(batch.checked.total, course)
-        if course.ending == "expired" and dialect_of(batch.dialect).expiry_loses_all:
-            finished = 0
-        loses = batch.effect("cancel_loses") if course.ending == "cancelled" else None
-        only_errors = batch.effect("only_errors")
-        work = self.state.work_path
-        job = FinishJob(
-            number=batch.number,
-            seed=self.settings.seed,
-            order=self.settings.order,
-            dialect=batch.dialect,
-            ending=course.ending,
-            finished=finished,
-            only_errors=only_errors["status"] if only_errors else None,
-            lost=int(finished * loses["at"]) if loses else 0,
-            source=work(f"{batch.id}.input"),
-            lines=work(f"{batch.id}.lines"),
-            rows=work(f"{batch.id}.rows"),
-            database=self.state.path.absolute(),
-            plan=self.strikes.plan,
-            output=work(f"{batch.id}.output"),
-            errors=work(f"{batch.id}.errors"),
-            page=work(f"{batch.id}.page"),
-            struck=work(f"{batch.id}.struck"),
-        )
+        job = finish_job(self.state, self.settings, self.strikes.plan, batch)
         sums = await self._worker.run(job)
         self._commit_results(batch, Done(**sums), job)
 

@@ -17,6 +17,8 @@ from groupage.emulator.faults import RequestRule
 from groupage.emulator.outcomes import faulty_lines, head_of, unfinished_line
 from groupage.emulator.work import CHUNK_LINES, ROW, CheckJob, Form
 
+Faulty = Callable[[RequestRule, bytes], tuple[list[bytes], list[bytes]]]
+
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
@@ -31,7 +33,7 @@ class Dialect:
     """
 
     id_prefix: str
-    faulty: Callable[[RequestRule, bytes], tuple[list[bytes], list[bytes]]]
+    faulty: Faulty
     unfinished: Callable[[bytes, str], bytes]
     read: Callable[[bytes], tuple[str, dict[str, Any]]] | None = None
     result: Callable[[bytes, str, int, bytes], bytes] | None = None
@@ -49,6 +51,20 @@ class Dialect:
     """Of one batch, where the emulator is not told otherwise."""
     unknown_effects: frozenset[str] = frozenset()
     """Effects of the fault plan that batches of this provider cannot have."""
+
+
+def in_one_file(lines: Callable[[RequestRule, bytes], list[bytes]]) -> Faulty:
+    """For providers that have no error file."""
+
+    def faulty(rule: RequestRule, line: bytes) -> tuple[list[bytes], list[bytes]]:
+        return lines(rule, line), []
+
+    return faulty
+
+
+def in_no_file(_line: bytes, _ending: str) -> bytes:
+    """For providers that leave out requests that did not run."""
+    return b""
 
 
 def _unfinished(line: bytes, ending: str) -> bytes:

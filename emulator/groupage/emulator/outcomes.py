@@ -137,25 +137,33 @@ def faulty_lines(rule: RequestRule, line: bytes) -> tuple[list[bytes], list[byte
         return [], [b'%b,"response":{"status_code":0,"request_id":"","body":{}},"error":null}\n' % head]
     if kind == "expired":
         return [], [unfinished_line(head, "batch_expired")]
-    if kind == "missing":
-        return [], []
     return [*_damaged(kind, head, line)], []
 
 
-def _damaged(kind: str, head: bytes, line: bytes) -> list[bytes]:  # noqa: PLR0911  # one return a kind
-    if kind == "duplicate":
-        return [line, line]
-    if kind == "unknown_id":
-        return [line, b'{"id":"batch_req_stray","custom_id":"not-of-this-batch"' + line[len(head) :]]
+def _damaged(kind: str, head: bytes, line: bytes) -> list[bytes]:
     if kind == "empty_body":
         return [b'%b,"response":{"status_code":200,"request_id":"req_fault","body":{}},"error":null}\n' % head]
-    if kind == "invalid_utf8":
-        middle = len(head) + (len(line) - len(head)) // 2
-        return [line[:middle] + b"\xff\xfe" + line[middle:]]
-    if kind == "malformed":
-        return [line[: len(head) + (len(line) - len(head)) // 2] + b"\n"]
-    if kind == "not_an_object":
-        return [b'["a line that is no object"]\n']
+    stray = b'{"id":"batch_req_stray","custom_id":"not-of-this-batch"' + line[len(head) :]
+    damaged = damaged_lines(kind, line, len(head), stray)
+    if damaged is not None:
+        return damaged
     result = orjson.loads(line)
     (truncate if kind == "truncated" else refuse)(result["response"]["body"])
     return [orjson.dumps(result) + b"\n"]
+
+
+def damaged_lines(kind: str, line: bytes, head: int, stray: bytes) -> list[bytes] | None:
+    """In place of one healthy line of any provider's: for the kinds that spare what is in it; None for the others.
+
+    It is broken in the middle of what comes behind its first `head` bytes; `stray` is the line with another id.
+    """
+    middle = head + (len(line) - head) // 2
+    made = {
+        "missing": [],
+        "duplicate": [line, line],
+        "unknown_id": [line, stray],
+        "invalid_utf8": [line[:middle] + b"\xff\xfe" + line[middle:]],
+        "malformed": [line[:middle] + b"\n"],
+        "not_an_object": [b'["a line that is no object"]\n'],
+    }
+    return made.get(kind)

@@ -3,9 +3,9 @@
 from groupage.emulator.anthropic import batches, sync
 from groupage.emulator.anthropic.accounts import authenticate
 from groupage.emulator.anthropic.errors import error_of
-from groupage.emulator.calls import Endpoint, Handler
+from groupage.emulator.calls import router
 from groupage.emulator.core import Emulator
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 
 def routes(core: Emulator) -> list[BaseRoute]:
@@ -13,10 +13,7 @@ def routes(core: Emulator) -> list[BaseRoute]:
 
     Results are `files.content`, deleting a batch is `files.delete`.
     """
-
-    def route(method: str, path: str, name: str, handler: Handler) -> Route:
-        return Route(f"/v1/messages{path}", Endpoint(core, name, handler, authenticate, error_of), methods=[method])
-
+    route = router(core, "/v1/messages", authenticate, error_of)
     return [
         route("POST", "/batches", "batches.create", batches.create),
         route("GET", "/batches", "batches.list", batches.list_),

@@ -11,6 +11,7 @@ import orjson
 from groupage.emulator.anthropic.errors import error_of, refusal
 from groupage.emulator.calls import ApiError, Call, FileSpan, Reply, json_reply
 from groupage.emulator.life import Batch, View, view
+from groupage.emulator.shown import held_back, shown_word, visible
 from groupage.schemas.ids import decode_wire_id
 
 MAX_REQUESTS = 100_000
@@ -84,7 +85,7 @@ async def retrieve(call: Call) -> Reply:
 async def list_(call: Call) -> Reply:
     """Newest first. `after_id` goes on to older ones, `before_id` back to newer ones."""
     query, core = call.request.query_params, call.core
-    seen = [one for one in reversed(core.state.batches.values()) if core.find_batch(call.account, one.id)]
+    seen = visible(core, call.account)
     limit = query.get("limit", str(LIST_DEFAULT))
     if not limit.isdigit() or not 1 <= int(limit) <= LIST_MAX:
         raise refusal(400, f"limit: Input should be from 1 to {LIST_MAX}")
@@ -138,11 +139,11 @@ async def results(call: Call) -> Reply:
 
 
 def _has_results(call: Call, batch: Batch) -> bool:
-    now, late = call.core.clock.now(), batch.effect("late_output")
+    now = call.core.clock.now()
     ended_at = view(batch, now).ended_at
     if ended_at is None or batch.done is None or batch.done.output_file_id is None:
         return False
-    return late is None or now >= ended_at + late["seconds"]
+    return not held_back(batch, ended_at, now)
 
 
 def _found(call: Call) -> Batch:
@@ -159,10 +160,10 @@ def shape(call: Call, batch: Batch) -> dict[str, Any]:
     seen = view(batch, now)
     word = "ended" if seen.ended else "canceling" if seen.status == "cancelling" else "in_progress"
     base = str(call.request.base_url).rstrip("/")
-    shown: dict[str, Any] = {
+    return {
         "id": batch.id,
         "type": "message_batch",
-        "processing_status": word,
+        "processing_status": shown_word(batch, word, word),
         "request_counts": _counts(batch, seen),
         "created_at": _time(batch.created_at),
         "expires_at": _time(batch.created_at + WINDOW_S),
@@ -171,10 +172,6 @@ def shape(call: Call, batch: Batch) -> dict[str, Any]:
         "archived_at": None,
         "results_url": f"{base}/v1/messages/batches/{batch.id}/results" if _has_results(call, batch) else None,
     }
-    for one in batch.effects:
-        if one["effect"] == "status_word" and one["during"] == word:
-            shown["processing_status"] = one["word"]
-    return shown
 
 
 def _counts(batch: Batch, seen: View) -> dict[str, int] | None:

@@ -5,8 +5,9 @@ from typing import Any
 import orjson
 from groupage.emulator.answers import BadBody
 from groupage.emulator.anthropic.errors import CREDIT, error_of
-from groupage.emulator.dialects import Dialect
+from groupage.emulator.dialects import Dialect, in_one_file
 from groupage.emulator.faults import RequestRule
+from groupage.emulator.outcomes import damaged_lines
 
 _SUCCEEDED = b'{"custom_id":%b,"result":{"type":"succeeded","message":%b}}\n'
 _RESULT = b',"result":'
@@ -63,12 +64,8 @@ def refuse(message: dict[str, Any]) -> None:
     message["content"] = []
 
 
-def _faulty(rule: RequestRule, line: bytes) -> tuple[list[bytes], list[bytes]]:
-    """Lines in place of one healthy line; there is only one file."""
-    return _lines(rule, line), []
-
-
-def _lines(rule: RequestRule, line: bytes) -> list[bytes]:  # noqa: PLR0911  # one return a kind
+def _lines(rule: RequestRule, line: bytes) -> list[bytes]:
+    """In place of one healthy line."""
     head, kind = _head(line), rule.kind
     simple = {
         # A type that no document knows stands for "nothing came back" (RP-11, RP-17).
@@ -80,19 +77,10 @@ def _lines(rule: RequestRule, line: bytes) -> list[bytes]:  # noqa: PLR0911  # o
         return [head + _RESULT + simple[kind] + b"}\n"]
     if kind in ("http", "credit"):
         return [head + _RESULT + _errored(rule_error(rule)[1]) + b"}\n"]
-    middle = len(head) + (len(line) - len(head)) // 2
-    if kind == "missing":
-        return []
-    if kind == "duplicate":
-        return [line, line]
-    if kind == "unknown_id":
-        return [line, b'{"custom_id":"not-of-this-batch"' + line[len(head) :]]
-    if kind == "invalid_utf8":
-        return [line[:middle] + b"\xff\xfe" + line[middle:]]
-    if kind == "malformed":
-        return [line[:middle] + b"\n"]
-    if kind == "not_an_object":
-        return [b'["a line that is no object"]\n']
+    stray = b'{"custom_id":"not-of-this-batch"' + line[len(head) :]
+    damaged = damaged_lines(kind, line, len(head), stray)
+    if damaged is not None:
+        return damaged
     result = orjson.loads(line)
     (truncate if kind == "truncated" else refuse)(result["result"]["message"])
     return [orjson.dumps(result) + b"\n"]
@@ -100,7 +88,7 @@ def _lines(rule: RequestRule, line: bytes) -> list[bytes]:  # noqa: PLR0911  # o
 
 DIALECT = Dialect(
     id_prefix="msgbatch_",
-    faulty=_faulty,
+    faulty=in_one_file(_lines),
     unfinished=_unfinished,
     read=_read,
     result=_result,

@@ -1,7 +1,5 @@
 """POST /v1/messages: the same answers, at once, at full price."""
 
-import asyncio
-
 import orjson
 from groupage.emulator.answers import Answer, BadBody
 from groupage.emulator.anthropic.answers import answerer
@@ -10,8 +8,7 @@ from groupage.emulator.anthropic.lines import refuse, rule_error, truncate
 from groupage.emulator.calls import ApiError, Call, Handler, Reply, json_reply
 from groupage.emulator.core import Emulator
 from groupage.emulator.faults import RequestRule
-from groupage.emulator.openai.sync import Limiter
-from groupage.emulator.outcomes import Ending, ending_of, is_billed
+from groupage.emulator.sync_calls import Limiter, bill, retry_after, take_time
 
 REQUEST_ID = "request-id"
 
@@ -24,30 +21,19 @@ def handler(core: Emulator) -> Handler:
         try:
             limiter.check(call.account)
         except ApiError as error:
-            waits = {name: text for name, text in error.reply.headers.items() if name == "retry-after"}
-            raise ApiError(429, error_of(429, None, None), headers | waits) from error
+            raise ApiError(429, error_of(429, None, None), headers | retry_after(error)) from error
         body = await call.json()
         try:
             made = answer(body, int(core.clock.now()))
         except BadBody as error:
             raise refusal(400, str(error)) from error
-        if core.settings.sync_latency_s:
-            await asyncio.sleep(core.clock.real_seconds(core.settings.sync_latency_s))
-        rule = (
-            core.strikes.sync_request(made.question, await call.request.body()) if core.strikes.plan.requests else None
-        )
-        return _reply(call, made, rule, headers)
+        return _reply(call, made, await take_time(call, made), headers)
 
     return handle
 
 
 def _reply(call: Call, made: Answer, rule: RequestRule | None, headers: dict[str, str]) -> Reply:
-    ending = Ending.answered if rule is None else ending_of(rule)
-    billed = rule is None or is_billed(rule)
-    if call.billed_for_nothing and billed:
-        ending = Ending.lost
-    used, produced = (made.input_tokens, made.output_tokens) if billed else (0, 0)
-    call.core.ledger.add_sync(made.question, used, produced, ending, billed)
+    bill(call, made, rule)
     if rule is not None and rule.kind in ("http", "credit"):
         status, error = rule_error(rule)
         if rule.retry_after is not None:

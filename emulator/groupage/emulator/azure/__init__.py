@@ -6,9 +6,9 @@ v1 is under `/openai/v1`; the older surface under `/openai` with `?api-version=`
 from groupage.emulator.azure import batches, files, identity, sync
 from groupage.emulator.azure.accounts import authenticate, nobody
 from groupage.emulator.azure.errors import error_of
-from groupage.emulator.calls import Endpoint, Handler
+from groupage.emulator.calls import Endpoint, router
 from groupage.emulator.core import Emulator
-from groupage.emulator.openai.sync import Limiter
+from groupage.emulator.sync_calls import Limiter
 from starlette.routing import BaseRoute, Route
 
 _DEPLOYED = ("chat/completions", "completions", "embeddings")
@@ -16,10 +16,7 @@ _DEPLOYED = ("chat/completions", "completions", "embeddings")
 
 def routes(core: Emulator) -> list[BaseRoute]:
     """Calls have the names that the same thing has at OpenAI, so that one fault plan fits both."""
-
-    def route(method: str, path: str, name: str, handler: Handler) -> Route:
-        return Route(path, Endpoint(core, name, handler, authenticate, error_of), methods=[method])
-
+    route = router(core, "", authenticate, error_of)
     limiter = Limiter(core)
     made: list[BaseRoute] = []
     for root in ("/openai/v1", "/openai"):

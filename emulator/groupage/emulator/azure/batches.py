@@ -10,6 +10,7 @@ from groupage.emulator.calls import Call, Reply, json_reply
 from groupage.emulator.life import Batch, view
 from groupage.emulator.openai import batches as openai
 from groupage.emulator.openai.accounts import bad_request, expiry_of, limit_of, page_of
+from groupage.emulator.shown import visible
 from groupage.schemas import ENDPOINTS
 
 NEVER_S = 100 * 365 * 86_400.0
@@ -74,11 +75,7 @@ async def retrieve(call: Call) -> Reply:
 async def list_(call: Call) -> Reply:
     """Newest first."""
     request, core, now = call.request, call.core, call.core.clock.now()
-    seen = [
-        _shown(call, batch, now)
-        for batch in reversed(core.state.batches.values())
-        if core.find_batch(call.account, batch.id)
-    ]
+    seen = [_shown(call, batch, now) for batch in visible(core, call.account)]
     return json_reply(page_of(seen, request.query_params.get("after"), limit_of(request, 20, 100)))
 
 

@@ -4,7 +4,7 @@ from groupage.emulator.azure.errors import refusal
 from groupage.emulator.azure.lines import filtered
 from groupage.emulator.calls import Call, Handler, Reply
 from groupage.emulator.openai import sync as openai
-from groupage.emulator.openai.sync import Limiter
+from groupage.emulator.sync_calls import Limiter
 
 
 def handler(endpoint: str, limiter: Limiter) -> Handler:

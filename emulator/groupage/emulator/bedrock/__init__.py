@@ -6,17 +6,14 @@ Input is read from, and output written to, whatever S3 AWS_ENDPOINT_URL_S3 names
 from groupage.emulator.bedrock import jobs, runtime
 from groupage.emulator.bedrock.accounts import authenticate
 from groupage.emulator.bedrock.errors import error_of
-from groupage.emulator.calls import Endpoint, Handler
+from groupage.emulator.calls import router
 from groupage.emulator.core import Emulator
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 
 def routes(core: Emulator) -> list[BaseRoute]:
     """Calls have the names that the same thing has at OpenAI, so that one fault plan fits both. Ids may be ARNs."""
-
-    def route(method: str, path: str, name: str, handler: Handler) -> Route:
-        return Route(path, Endpoint(core, name, handler, authenticate, error_of), methods=[method])
-
+    route = router(core, "", authenticate, error_of)
     sync, deliveries = runtime.Runtime(core), jobs.Deliveries()
     return [
         route("POST", "/model-invocation-job", "batches.create", jobs.create),

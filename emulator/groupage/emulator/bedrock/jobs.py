@@ -6,8 +6,7 @@ Input is read when the job is created; results are put into S3 when somebody loo
 
 import asyncio
 import re
-from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -17,7 +16,9 @@ from groupage.emulator.bedrock.data import BadInput, Unreadable, as_records, del
 from groupage.emulator.bedrock.errors import refusal
 from groupage.emulator.bedrock.lines import DIALECT
 from groupage.emulator.calls import Call, Reply, json_reply
+from groupage.emulator.jobs import delivered, live_jobs, to_deliver, with_window
 from groupage.emulator.life import Batch, View, view
+from groupage.emulator.shown import shown_word, visible, zulu
 
 # Patterns and bounds: botocore's model of `bedrock`.
 _PATTERNS = {
@@ -93,16 +94,8 @@ def _new_batch(call: Call, body: dict[str, Any], records: Any, count: int, probl
         dialect="bedrock",
         announced=count,
     )
-    failed = [{"effect": "fail", "code": "ValidationException", "message": problem}] if problem else []
-    # No task has run since the batch was made: nothing was decided without these.
-    batch = replace(
-        batch,
-        window_s=3600.0 * body.get("timeoutDurationInHours", _HOURS[0]),
-        effects=[*batch.effects, *failed],
-    )
-    with core.state.commit():
-        core.state.put_batch(batch)
-    return batch
+    window_s = 3600.0 * body.get("timeoutDurationInHours", _HOURS[0])
+    return with_window(core, batch, window_s, problem, "ValidationException")
 
 
 def _canonical(body: dict[str, Any]) -> str:
@@ -132,17 +125,10 @@ def _check(body: dict[str, Any]) -> None:
 
 
 def _check_quota(call: Call, model: str) -> None:
-    limit, now = call.core.settings.max_jobs, call.core.clock.now()
+    limit = call.core.settings.max_jobs
     if limit is None:
         return
-    live = [
-        batch
-        for batch in call.core.state.batches.values()
-        if batch.account == call.account
-        and batch.dialect == ENDPOINT
-        and job_of(batch)["modelId"] == model
-        and not view(batch, now).ended
-    ]
+    live = [batch for batch in live_jobs(call.core, call.account, ENDPOINT) if job_of(batch)["modelId"] == model]
     if len(live) >= limit:
         message = f"You have reached the quota of {limit} concurrent batch inference jobs for {model}."
         raise refusal(400, message, "ServiceQuotaExceededException")
@@ -167,9 +153,7 @@ async def list_(call: Call) -> Reply:
     now = core.clock.now()
     after, before = _moment(query.get("submitTimeAfter")), _moment(query.get("submitTimeBefore"))
     shown = []
-    for batch in core.state.batches.values():
-        if batch.dialect != ENDPOINT or core.find_batch(call.account, batch.id) is None:
-            continue
+    for batch in visible(core, call.account, ENDPOINT):
         job = shape(batch, now)
         if query.get("nameContains", "") not in job["jobName"] or query.get(
             "statusEquals", job.get("status")
@@ -177,7 +161,7 @@ async def list_(call: Call) -> Reply:
             continue
         if (after is None or batch.created_at > after) and (before is None or batch.created_at < before):
             shown.append(job)
-    if query.get("sortOrder", "Descending") == "Descending":
+    if query.get("sortOrder", "Descending") != "Descending":
         shown.reverse()
     size, start = query.get("maxResults", str(_PAGE_DEFAULT)), query.get("nextToken", "0")
     if not size.isdigit() or not 1 <= int(size) <= _PAGE_MAX or not start.isdigit():
@@ -198,31 +182,22 @@ async def stop(call: Call) -> Reply:
 
 def _found(call: Call) -> Batch:
     job_id = call.request.path_params["job"].rpartition("/")[2]
-    for batch in call.core.state.batches.values():
-        if batch.dialect == ENDPOINT and id_of(batch) == job_id and call.core.find_batch(call.account, batch.id):
+    for batch in visible(call.core, call.account, ENDPOINT):
+        if id_of(batch) == job_id:
             return batch
     raise refusal(404, f"Could not find the model invocation job {job_id}.")
 
 
 async def _deliver(call: Call, batch: Batch) -> None:
-    """`late_output` holds the results back."""
     core = call.core
-    now, late = core.clock.now(), batch.effect("late_output")
-    ended_at, known = view(batch, now).ended_at, batch.metadata or {}
-    if ended_at is None or batch.done is None or "delivered" in known:
+    if not to_deliver(core, batch):
         return
-    if late is not None and now < ended_at + late["seconds"]:
-        return
-    file_id = batch.done.output_file_id
+    file_id = batch.done.output_file_id if batch.done else None
     source = job_of(batch)["inputDataConfig"]["s3InputDataConfig"]["s3Uri"]
     folder = f"{_output(batch).rstrip('/')}/{id_of(batch)}/"
     path = core.state.file_path(file_id) if file_id else None
     await asyncio.to_thread(deliver, batch, path, folder, source.rpartition("/")[2])
-    with core.state.commit():
-        current = core.state.batches[batch.id]
-        core.state.put_batch(replace(current, metadata=known | {"delivered": "yes"}))
-        if file_id:
-            core.state.drop_file(file_id)
+    delivered(core, batch)
 
 
 def job_of(batch: Batch) -> dict[str, Any]:
@@ -261,7 +236,7 @@ def shape(batch: Batch, now: float) -> dict[str, Any]:
         "modelId": job["modelId"],
         "clientRequestToken": (batch.metadata or {})["clientRequestToken"],
         "roleArn": job["roleArn"],
-        "status": _word(batch, seen),
+        "status": shown_word(batch, seen.status, _word(batch, seen)),
         "submitTime": _time(batch.created_at),
         "lastModifiedTime": _time(seen.ended_at or batch.created_at),
         "inputDataConfig": job["inputDataConfig"],
@@ -292,14 +267,11 @@ def _disturbed(batch: Batch, seen: View, shown: dict[str, Any]) -> dict[str, Any
             "optimistic": {"successRecordCount": seen.completed + seen.failed, "errorRecordCount": 0},
         }
         shown |= kinds[counts["counts"]]
-    for one in batch.effects:
-        if one["effect"] == "status_word" and one["during"] == seen.status:
-            shown["status"] = one["word"]
     return {name: value for name, value in shown.items() if value is not None}
 
 
 def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return zulu(at, "milliseconds")
 
 
 def _moment(text: str | None) -> float | None:

@@ -6,8 +6,9 @@ import orjson
 from groupage.emulator.answers import BadBody, BadRecord
 from groupage.emulator.bedrock.errors import PAYMENT, error_of
 from groupage.emulator.bedrock.replies import refuse, truncate
-from groupage.emulator.dialects import Dialect
+from groupage.emulator.dialects import Dialect, in_no_file, in_one_file
 from groupage.emulator.faults import RequestRule
+from groupage.emulator.outcomes import damaged_lines
 
 _OUTPUT = b',"modelOutput":'
 
@@ -43,47 +44,31 @@ def _head(line: bytes) -> bytes:
     return line[: line.rindex(_OUTPUT)]
 
 
-def _faulty(rule: RequestRule, line: bytes) -> tuple[list[bytes], list[bytes]]:
-    """Lines in place of one healthy line; there is only one file."""
-    return _lines(rule, line), []
-
-
-def _lines(rule: RequestRule, line: bytes) -> list[bytes]:  # noqa: PLR0911  # one return a kind
+def _lines(rule: RequestRule, line: bytes) -> list[bytes]:
+    """In place of one healthy line."""
     head, kind = _head(line), rule.kind
     if kind in ("http", "credit"):
         status, message, _ = rule_error(rule)
         return [b'%b,"error":%b}\n' % (head, _error(status, message))]
     if kind == "status_zero":
         return [b'%b,"error":%b}\n' % (head, _error(0, ""))]
-    if kind in ("missing", "expired"):
+    if kind == "expired":
         return []
     if kind == "empty_body":
         return [b"%b%b{}}\n" % (head, _OUTPUT)]
-    if kind == "duplicate":
-        return [line, line]
-    if kind == "unknown_id":
-        return [line, b'{"recordId":"not-of-this-batch"' + line[line.index(b',"modelInput":') :]]
-    middle = len(head) + (len(line) - len(head)) // 2
-    if kind == "invalid_utf8":
-        return [line[:middle] + b"\xff\xfe" + line[middle:]]
-    if kind == "malformed":
-        return [line[:middle] + b"\n"]
-    if kind == "not_an_object":
-        return [b'["a line that is no object"]\n']
+    stray = b'{"recordId":"not-of-this-batch"' + line[line.index(b',"modelInput":') :]
+    damaged = damaged_lines(kind, line, len(head), stray)
+    if damaged is not None:
+        return damaged
     result = orjson.loads(line)
     (truncate if kind == "truncated" else refuse)(result["modelOutput"])
     return [orjson.dumps(result) + b"\n"]
 
 
-def _unfinished(_line: bytes, _ending: str) -> bytes:
-    """Records that did not run are in no file."""
-    return b""
-
-
 DIALECT = Dialect(
     id_prefix="bedrock_",
-    faulty=_faulty,
-    unfinished=_unfinished,
+    faulty=in_one_file(_lines),
+    unfinished=in_no_file,
     read=_read,
     result=_result,
     refused=_refused,

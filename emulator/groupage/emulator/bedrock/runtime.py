@@ -1,7 +1,5 @@
 """bedrock-runtime's InvokeModel and Converse: the same answers, at once, at full price."""
 
-import asyncio
-
 import orjson
 from groupage.emulator.answers import Answer, BadBody
 from groupage.emulator.bedrock.answers import reply_to
@@ -11,8 +9,7 @@ from groupage.emulator.bedrock.replies import refuse, truncate
 from groupage.emulator.calls import ApiError, Call, Reply, json_reply
 from groupage.emulator.core import Emulator
 from groupage.emulator.faults import RequestRule
-from groupage.emulator.openai.sync import Limiter
-from groupage.emulator.outcomes import Ending, ending_of, is_billed
+from groupage.emulator.sync_calls import Limiter, bill, retry_after, take_time
 
 
 class Runtime:
@@ -33,28 +30,18 @@ class Runtime:
         try:
             self._limiter.check(call.account)
         except ApiError as error:
-            waits = {name: text for name, text in error.reply.headers.items() if name == "retry-after"}
             body = error_of(429, None, None)
-            raise ApiError(429, body, headers | waits | {TYPE_HEADER: body["__type"]}) from error
+            raise ApiError(429, body, headers | retry_after(error) | {TYPE_HEADER: body["__type"]}) from error
         asked, model = await call.json(), call.request.path_params["model"]
         try:
             made = reply_to(model, target, asked, int(core.clock.now()), core.settings.answer_bytes, batch=False)
         except BadBody as error:
             raise refusal(400, str(error)) from error
-        if core.settings.sync_latency_s:
-            await asyncio.sleep(core.clock.real_seconds(core.settings.sync_latency_s))
-        text = await call.request.body()
-        rule = core.strikes.sync_request(made.question, text) if core.strikes.plan.requests else None
-        return _reply(call, made, rule, headers)
+        return _reply(call, made, await take_time(call, made), headers)
 
 
 def _reply(call: Call, made: Answer, rule: RequestRule | None, headers: dict[str, str]) -> Reply:
-    ending = Ending.answered if rule is None else ending_of(rule)
-    billed = rule is None or is_billed(rule)
-    if call.billed_for_nothing and billed:
-        ending = Ending.lost
-    used, produced = (made.input_tokens, made.output_tokens) if billed else (0, 0)
-    call.core.ledger.add_sync(made.question, used, produced, ending, billed)
+    bill(call, made, rule)
     if rule is not None and rule.kind in ("http", "credit"):
         status, message, code = rule_error(rule)
         body = error_of(status, code, message)

@@ -1,29 +1,28 @@
 """Servers that speak OpenAI's dialect with differences, each under `/flavours/{name}/v1`."""
 
-from groupage.emulator.calls import Endpoint, Handler
+from groupage.emulator.calls import router
 from groupage.emulator.compatible.flavours import FLAVOURS, Flavour
 from groupage.emulator.compatible.handlers import Handlers
 from groupage.emulator.core import Emulator
 from groupage.emulator.openai import files, sync
 from groupage.emulator.openai.accounts import authenticate
+from groupage.emulator.sync_calls import Limiter
 from starlette.requests import Request
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 
 def routes(core: Emulator) -> list[BaseRoute]:
     """Calls have the names that the same thing has at OpenAI, so that one fault plan fits all."""
-    limiter = sync.Limiter(core)
+    limiter = Limiter(core)
     return [route for flavour in FLAVOURS for route in _routes(core, flavour, limiter)]
 
 
-def _routes(core: Emulator, flavour: Flavour, limiter: sync.Limiter) -> list[BaseRoute]:
+def _routes(core: Emulator, flavour: Flavour, limiter: Limiter) -> list[BaseRoute]:
     def account(request: Request, core: Emulator) -> str:
         # The same key at two servers is two accounts.
         return f"{flavour.name}-{authenticate(request, core)}"
 
-    def route(method: str, path: str, name: str, handler: Handler) -> Route:
-        return Route(f"/flavours/{flavour.name}/v1{path}", Endpoint(core, name, handler, account), methods=[method])
-
+    route = router(core, f"/flavours/{flavour.name}/v1", account)
     own = Handlers(flavour)
     answering = [
         route("POST", endpoint.removeprefix("/v1"), "sync", sync.handler(endpoint, limiter))

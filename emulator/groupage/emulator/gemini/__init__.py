@@ -1,6 +1,6 @@
 """The Gemini API: files, batches, generateContent and embedContent, all under /v1beta."""
 
-from groupage.emulator.calls import Authenticate, Endpoint, Handler
+from groupage.emulator.calls import Authenticate, Endpoint, Handler, router
 from groupage.emulator.core import Emulator
 from groupage.emulator.gemini import batches, files, sync
 from groupage.emulator.gemini.accounts import authenticate, by_upload
@@ -14,11 +14,7 @@ def routes(core: Emulator) -> list[BaseRoute]:
 
     Deleting a batch is `files.delete`.
     """
-
-    def route(method: str, path: str, name: str, handler: Handler) -> Route:
-        endpoint = Endpoint(core, name, handler, authenticate, error_of)
-        return Route(f"/v1beta/{path}", endpoint, methods=[method])
-
+    route = router(core, "/v1beta/", authenticate, error_of)
     answer = sync.handler(core)
     return [
         Route("/upload/v1beta/files", _Upload(core), methods=["POST"]),

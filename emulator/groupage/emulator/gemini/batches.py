@@ -5,7 +5,6 @@ their form goes; a bad one fails the batch.
 """
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,12 @@ from groupage.emulator.calls import Call, Reply, json_reply
 from groupage.emulator.gemini.accounts import page_of
 from groupage.emulator.gemini.answers import ENDPOINT
 from groupage.emulator.gemini.errors import RPC_CODES, refusal
-from groupage.emulator.gemini.files import FILE_LIFE_S, moment
+from groupage.emulator.gemini.files import FILE_LIFE_S
 from groupage.emulator.gemini.names import code_of, find, result_id
 from groupage.emulator.gemini.questions import camel
+from groupage.emulator.jobs import live_jobs, with_window
 from groupage.emulator.life import Batch, View, view
+from groupage.emulator.shown import held_back, shown_word, visible, zulu
 
 WINDOW_S = 48 * 3600.0
 """After it a batch expires, and all its results with it, by Google's documentation."""
@@ -119,24 +120,12 @@ def _new_batch(call: Call, metadata: dict[str, str], records: Path, count: int, 
         dialect=ENDPOINT,
         announced=count,
     )
-    failed = [{"effect": "fail", "code": "INVALID_ARGUMENT", "message": problem}] if problem else []
-    # No task has run since the batch was made: nothing was decided without these.
-    batch = replace(batch, window_s=WINDOW_S, effects=[*failed, *batch.effects])
-    with core.state.commit():
-        core.state.put_batch(batch)
-    return batch
+    return with_window(core, batch, WINDOW_S, problem, "INVALID_ARGUMENT")
 
 
 def _check_quota(call: Call) -> None:
-    limit, now = call.core.settings.max_jobs, call.core.clock.now()
-    if limit is None:
-        return
-    live = [
-        batch
-        for batch in call.core.state.batches.values()
-        if batch.account == call.account and batch.dialect == ENDPOINT and not view(batch, now).ended
-    ]
-    if len(live) >= limit:
+    limit = call.core.settings.max_jobs
+    if limit is not None and len(live_jobs(call.core, call.account, ENDPOINT)) >= limit:
         raise refusal(429, f"You exceeded your current quota: at most {limit} concurrent batch jobs.")
 
 
@@ -148,11 +137,7 @@ async def list_(call: Call) -> Reply:
     """Newest first."""
     core = call.core
     now = core.clock.now()
-    seen = [
-        batch
-        for batch in reversed(core.state.batches.values())
-        if batch.dialect == ENDPOINT and core.find_batch(call.account, batch.id)
-    ]
+    seen = visible(core, call.account, ENDPOINT)
     begin, end, more = page_of(call.request, len(seen), PAGE_DEFAULT, PAGE_MAX)
     return json_reply({"operations": [shape(batch, now) for batch in seen[begin:end]]} | more)
 
@@ -191,20 +176,17 @@ def shape(batch: Batch, now: float) -> dict[str, Any]:
         "model": known["model"],
         "displayName": known["displayName"],
         "inputConfig": {"fileName": known["file"]},
-        "createTime": moment(batch.created_at),
-        "updateTime": moment(seen.ended_at or batch.created_at),
+        "createTime": zulu(batch.created_at),
+        "updateTime": zulu(seen.ended_at or batch.created_at),
         "batchStats": _stats(batch, seen),
-        "state": f"BATCH_STATE_{_WORDS[seen.status]}",
+        "state": shown_word(batch, seen.status, f"BATCH_STATE_{_WORDS[seen.status]}"),
     }
     operation: dict[str, Any] = {"name": name, "metadata": metadata}
     if seen.ended_at is not None:
-        metadata["endTime"] = moment(seen.ended_at)
+        metadata["endTime"] = zulu(seen.ended_at)
         operation |= {"done": True} | _ending(batch, seen, now, kind)
         if "response" in operation:
             metadata["output"] = {"responsesFile": operation["response"]["responsesFile"]}
-    for one in batch.effects:
-        if one["effect"] == "status_word" and one["during"] == seen.status:
-            metadata["state"] = one["word"]
     return operation
 
 
@@ -214,8 +196,7 @@ def _ending(batch: Batch, seen: View, now: float, kind: str) -> dict[str, Any]:
         error = batch.checked.errors[0]
         word = "RESOURCE_EXHAUSTED" if error["code"] == "token_limit_exceeded" else error["code"]
         return {"error": {"code": RPC_CODES.get(word, 13), "message": error["message"]}}
-    late, done = batch.effect("late_output"), batch.done
-    hidden = late is not None and seen.ended_at is not None and now < seen.ended_at + late["seconds"]
+    done, hidden = batch.done, held_back(batch, seen.ended_at, now)
     if done is None or done.output_file_id is None or hidden or seen.status == "expired":
         return {}
     return {"response": {"@type": f"{_TYPES}{kind}Output", "responsesFile": f"files/{result_id(batch)}"}}

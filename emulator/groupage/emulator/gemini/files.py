@@ -5,7 +5,6 @@ finalized lies in `work/` and survives a kill, as everything here does.
 """
 
 import re
-from datetime import UTC, datetime
 from typing import Any
 
 from groupage.emulator.calls import Call, FileSpan, Reply, json_reply
@@ -13,6 +12,7 @@ from groupage.emulator.gemini.accounts import page_of
 from groupage.emulator.gemini.errors import refusal
 from groupage.emulator.gemini.names import find, result_id
 from groupage.emulator.gemini.questions import camel
+from groupage.emulator.shown import zulu
 from groupage.emulator.state import File
 
 FILE_LIFE_S = 48 * 3600.0
@@ -112,14 +112,14 @@ def shape(call: Call, file: File) -> dict[str, Any]:
         "displayName": file.filename,
         "mimeType": "application/jsonl" if generated else file.purpose,
         "sizeBytes": str(file.bytes),
-        "createTime": moment(file.created_at),
-        "updateTime": moment(file.created_at),
+        "createTime": zulu(file.created_at),
+        "updateTime": zulu(file.created_at),
         "uri": uri,
         "state": "ACTIVE",
         "source": "GENERATED" if generated else "UPLOADED",
     }
     if file.expires_at is not None:
-        shown["expirationTime"] = moment(file.expires_at)
+        shown["expirationTime"] = zulu(file.expires_at)
     return shown | ({"downloadUri": f"{uri}:download?alt=media"} if generated else {})
 
 
@@ -168,7 +168,3 @@ def _id_of(call: Call, file: File) -> str:
     """Results are named by their batch; a file of results whose batch was deleted is gone with it."""
     batch = call.core.state.batches.get(file.filename.removesuffix("_output.jsonl")) if file.purpose == MADE else None
     return result_id(batch) if batch is not None else file.id
-
-
-def moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

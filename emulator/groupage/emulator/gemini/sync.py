@@ -1,6 +1,5 @@
 """models:generateContent and models:embedContent: the same answers, at once, at full price."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +11,7 @@ from groupage.emulator.faults import RequestRule
 from groupage.emulator.gemini.answers import reply_to
 from groupage.emulator.gemini.errors import error_of, refusal, rule_error
 from groupage.emulator.gemini.replies import refuse, truncate
-from groupage.emulator.openai.sync import Limiter
-from groupage.emulator.outcomes import Ending, ending_of, is_billed
+from groupage.emulator.sync_calls import Limiter, bill, take_time
 
 Disturb = Callable[[dict[str, Any]], None]
 
@@ -22,36 +20,31 @@ def handler(core: Emulator) -> Handler:
     limiter = Limiter(core)
 
     async def handle(call: Call) -> Reply:
-        try:
-            limiter.check(call.account)
-        except ApiError as error:
-            # The wait stands among the error's details, and in no header.
-            wait_s = int(error.reply.headers.get("retry-after-ms", "0")) / 1000
-            raise refusal(429, retry_s=wait_s) from error
+        check_pace(limiter, call)
         body, model = await call.json(), call.request.path_params["model"]
         try:
             made = reply_to(model, body, int(core.clock.now()), core.settings.answer_bytes)
         except BadBody as error:
             raise refusal(400, str(error)) from error
-        if core.settings.sync_latency_s:
-            await asyncio.sleep(core.clock.real_seconds(core.settings.sync_latency_s))
-        text = await call.request.body()
-        rule = core.strikes.sync_request(made.question, text) if core.strikes.plan.requests else None
-        return deliver(call, made, rule)
+        return deliver(call, made, await take_time(call, made))
 
     return handle
+
+
+def check_pace(limiter: Limiter, call: Call) -> None:
+    """Raises ApiError 429. The wait stands among the error's details, and in no header."""
+    try:
+        limiter.check(call.account)
+    except ApiError as error:
+        wait_s = int(error.reply.headers.get("retry-after-ms", "0")) / 1000
+        raise refusal(429, retry_s=wait_s) from error
 
 
 def deliver(
     call: Call, made: Answer, rule: RequestRule | None, *, cut: Disturb = truncate, deny: Disturb = refuse
 ) -> Reply:
     """Bill it, and answer as the plan wants it; `cut` and `deny` change a reply of the model's."""
-    ending = Ending.answered if rule is None else ending_of(rule)
-    billed = rule is None or is_billed(rule)
-    if call.billed_for_nothing and billed:
-        ending = Ending.lost
-    used, produced = (made.input_tokens, made.output_tokens) if billed else (0, 0)
-    call.core.ledger.add_sync(made.question, used, produced, ending, billed)
+    bill(call, made, rule)
     if rule is None:
         return Reply(200, made.body)
     if rule.kind in ("http", "credit"):

@@ -1,17 +1,16 @@
 """OpenAI's files, uploads, batches and sync endpoints, as the official SDK expects them."""
 
-from groupage.emulator.calls import Endpoint, Handler
+from groupage.emulator.calls import router
 from groupage.emulator.core import Emulator
 from groupage.emulator.openai import batches, files, sync, uploads
 from groupage.emulator.openai.accounts import authenticate
-from starlette.routing import BaseRoute, Route
+from groupage.emulator.sync_calls import Limiter
+from starlette.routing import BaseRoute
 
 
 def routes(core: Emulator) -> list[BaseRoute]:
-    def route(method: str, path: str, name: str, handler: Handler) -> Route:
-        return Route(f"/v1{path}", Endpoint(core, name, handler, authenticate), methods=[method])
-
-    limiter = sync.Limiter(core)
+    route = router(core, "/v1", authenticate)
+    limiter = Limiter(core)
     return [
         route("POST", "/chat/completions", "sync", sync.handler("/v1/chat/completions", limiter)),
         route("POST", "/responses", "sync", sync.handler("/v1/responses", limiter)),

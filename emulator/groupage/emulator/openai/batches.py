@@ -5,6 +5,7 @@ from typing import Any
 from groupage.emulator.calls import ApiError, Call, Reply, json_reply
 from groupage.emulator.life import Batch, View, view
 from groupage.emulator.openai.accounts import bad_request, expiry_of, limit_of, page_of
+from groupage.emulator.shown import held_back, shown_word, visible
 from groupage.emulator.work import error_body
 from groupage.schemas import ENDPOINTS
 
@@ -60,7 +61,7 @@ async def list_(call: Call) -> Reply:
     """Newest first."""
     request, core = call.request, call.core
     now = core.clock.now()
-    seen = [batch for batch in reversed(core.state.batches.values()) if core.find_batch(call.account, batch.id)]
+    seen = visible(core, call.account)
     page = page_of(
         [{"id": batch.id} for batch in seen],
         request.query_params.get("after"),
@@ -104,7 +105,7 @@ def shape(batch: Batch, seen: View, now: float) -> dict[str, Any]:
         "errors": {"object": "list", "data": errors} if errors else None,
         "input_file_id": batch.input_file_id,
         "completion_window": "24h",
-        "status": seen.status,
+        "status": shown_word(batch, seen.status, seen.status),
         "output_file_id": done.output_file_id if done else None,
         "error_file_id": done.error_file_id if done else None,
         "created_at": int(batch.created_at),
@@ -149,10 +150,6 @@ def _disturbed(batch: Batch, seen: View, now: float, shown: dict[str, Any]) -> d
             "zero": {"total": 0, "completed": 0, "failed": 0},
             "optimistic": {"total": seen.total, "completed": seen.completed + seen.failed, "failed": 0},
         }[counts["counts"]]
-    late = batch.effect("late_output")
-    if late and seen.ended_at is not None and now < seen.ended_at + late["seconds"]:
+    if held_back(batch, seen.ended_at, now):
         shown["output_file_id"] = shown["error_file_id"] = None
-    for one in batch.effects:
-        if one["effect"] == "status_word" and one["during"] == seen.status:
-            shown["status"] = one["word"]
     return shown

@@ -4,12 +4,12 @@ Input is read from, and output written to, the Cloud Storage that STORAGE_EMULAT
 that behaves like it), or BigQuery (bigquery.py).
 """
 
-from groupage.emulator.calls import Endpoint, Handler
+from groupage.emulator.calls import router
 from groupage.emulator.core import Emulator
 from groupage.emulator.gemini.errors import error_of
 from groupage.emulator.vertex import jobs, sync
 from groupage.emulator.vertex.accounts import authenticate
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 
 def routes(core: Emulator) -> list[BaseRoute]:
@@ -17,11 +17,7 @@ def routes(core: Emulator) -> list[BaseRoute]:
 
     Deleting a job is `files.delete`.
     """
-    root = "/v1/projects/{project}/locations/{location}"
-
-    def route(method: str, path: str, name: str, handler: Handler) -> Route:
-        return Route(f"{root}/{path}", Endpoint(core, name, handler, authenticate, error_of), methods=[method])
-
+    route = router(core, "/v1/projects/{project}/locations/{location}/", authenticate, error_of)
     answer, looks = sync.handler(core), jobs.Looks(core)
     model = "publishers/{publisher}/models/{model}"
     return [

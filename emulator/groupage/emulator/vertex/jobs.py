@@ -6,8 +6,6 @@ ended (clients learn of the end by looking). An instance's work survives a kill,
 
 import asyncio
 import re
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
@@ -15,7 +13,9 @@ from groupage.emulator.calls import Call, Reply, json_reply
 from groupage.emulator.core import Emulator
 from groupage.emulator.gemini.accounts import page_of
 from groupage.emulator.gemini.errors import RPC_CODES, refusal
+from groupage.emulator.jobs import delivered, live_jobs, to_deliver, with_window
 from groupage.emulator.life import Batch, View, view
+from groupage.emulator.shown import shown_word, visible, zulu
 from groupage.emulator.vertex.accounts import number_of
 from groupage.emulator.vertex.answers import ENDPOINT
 from groupage.emulator.vertex.bigquery_data import BigQueryTables
@@ -111,18 +111,10 @@ def _new_batch(call: Call, job: Json, records: Path, count: int, problem: str) -
         dialect=ENDPOINT,
         announced=count,
     )
-    failed = [{"effect": "fail", "code": "INVALID_ARGUMENT", "message": problem}] if problem else []
     queue = batch.effect("queue")
     waits = queue["seconds"] if queue else 0.0
-    # No task has run since the batch was made: nothing was decided without these.
-    batch = replace(
-        batch,
-        window_s=QUEUE_S if waits >= QUEUE_S else waits + RUN_S,
-        effects=[*failed, *batch.effects],
-    )
-    with core.state.commit():
-        core.state.put_batch(batch)
-    return batch
+    window_s = QUEUE_S if waits >= QUEUE_S else waits + RUN_S
+    return with_window(core, batch, window_s, problem, "INVALID_ARGUMENT")
 
 
 def _check(job: Json) -> None:
@@ -152,15 +144,8 @@ def _check(job: Json) -> None:
 
 
 def _check_quota(call: Call) -> None:
-    limit, now = call.core.settings.max_jobs, call.core.clock.now()
-    if limit is None:
-        return
-    live = [
-        batch
-        for batch in call.core.state.batches.values()
-        if batch.account == call.account and batch.dialect == ENDPOINT and not view(batch, now).ended
-    ]
-    if len(live) >= limit:
+    limit = call.core.settings.max_jobs
+    if limit is not None and len(live_jobs(call.core, call.account, ENDPOINT)) >= limit:
         raise refusal(429, f"Quota exceeded for concurrent batch prediction jobs: the limit is {limit}.")
 
 
@@ -171,11 +156,7 @@ async def list_(call: Call) -> Reply:
         wanted = read_filter(call.request.query_params.get("filter", ""))
     except BadFilter as error:
         raise refusal(400, str(error)) from error
-    jobs = [
-        shape(batch, core)
-        for batch in reversed(core.state.batches.values())
-        if batch.dialect == ENDPOINT and core.find_batch(call.account, batch.id)
-    ]
+    jobs = [shape(batch, core) for batch in visible(core, call.account, ENDPOINT)]
     found = [job for job in jobs if wanted({"state": "", "labels": {}} | job)]
     begin, end, more = page_of(call.request, len(found), PAGE_DEFAULT, PAGE_MAX)
     return json_reply({"batchPredictionJobs": [_numbered(call, job) for job in found[begin:end]]} | more)
@@ -200,34 +181,22 @@ async def delete(call: Call) -> Reply:
 
 
 def _found(call: Call) -> Batch:
-    for batch in call.core.state.batches.values():
-        if (
-            batch.dialect == ENDPOINT
-            and number(batch) == call.request.path_params["job"]
-            and call.core.find_batch(call.account, batch.id)
-        ):
+    wanted = call.request.path_params["job"]
+    for batch in visible(call.core, call.account, ENDPOINT):
+        if number(batch) == wanted:
             return batch
-    raise refusal(404, f"The BatchPredictionJob {call.request.path_params['job']} does not exist.")
+    raise refusal(404, f"The BatchPredictionJob {wanted} does not exist.")
 
 
 async def _deliver(core: Emulator, batch: Batch) -> None:
-    """`late_output` holds the predictions back."""
-    now, late = core.clock.now(), batch.effect("late_output")
-    ended_at, known = view(batch, now).ended_at, batch.metadata or {}
-    if ended_at is None or batch.done is None or "delivered" in known:
+    if not to_deliver(core, batch):
         return
-    if late is not None and now < ended_at + late["seconds"]:
-        return
-    file_id, parts = batch.done.output_file_id, batch.effect("parts")
+    file_id, parts = batch.done.output_file_id if batch.done else None, batch.effect("parts")
     if file_id:
         job, rows = job_of(batch), rows_of(core.state.file_path(file_id), batch)
         place, files = place_of(core, job), parts["files"] if parts else 1
-        await asyncio.to_thread(place.deliver, job, _stamp(batch), rows, files)
-    with core.state.commit():
-        current = core.state.batches[batch.id]
-        core.state.put_batch(replace(current, metadata=known | {"delivered": "yes"}))
-        if file_id:
-            core.state.drop_file(file_id)
+        await asyncio.to_thread(place.deliver, job, zulu(batch.created_at), rows, files)
+    delivered(core, batch)
 
 
 def job_of(batch: Batch) -> Json:
@@ -256,21 +225,18 @@ def shape(batch: Batch, core: Emulator) -> Json:
     shown: Json = {
         "name": f"{(batch.metadata or {})['parent']}/batchPredictionJobs/{number(batch)}",
         **{key: job[key] for key in ("displayName", "model", "inputConfig", "outputConfig", "labels") if key in job},
-        "state": f"JOB_STATE_{_word(batch, seen)}",
-        "createTime": _time(batch.created_at),
-        "updateTime": _time(seen.ended_at or batch.created_at),
+        "state": shown_word(batch, seen.status, f"JOB_STATE_{_word(batch, seen)}"),
+        "createTime": zulu(batch.created_at),
+        "updateTime": zulu(seen.ended_at or batch.created_at),
     }
     if seen.course is not None and now >= seen.course.start and seen.status not in {"failed", "validating"}:
-        shown["startTime"] = _time(seen.course.start)
+        shown["startTime"] = zulu(seen.course.start)
     if seen.ended_at is not None:
-        shown |= {"endTime": _time(seen.ended_at), "completionStats": _stats(batch, seen)}
-        shown["outputInfo"] = place_of(core, job).output_info(job, _stamp(batch))
+        shown |= {"endTime": zulu(seen.ended_at), "completionStats": _stats(batch, seen)}
+        shown["outputInfo"] = place_of(core, job).output_info(job, zulu(batch.created_at))
     if seen.status == "failed" and batch.checked and batch.checked.errors:
         error = batch.checked.errors[0]
         shown["error"] = {"code": RPC_CODES.get(str(error["code"]), 13), "message": error["message"]}
-    for one in batch.effects:
-        if one["effect"] == "status_word" and one["during"] == seen.status:
-            shown["state"] = one["word"]
     return {name: value for name, value in shown.items() if value is not None}
 
 
@@ -297,11 +263,3 @@ def _numbered(call: Call, job: Json) -> Json:
     if state.isdecimal():
         return job | {"state": int(state)}
     return job | {"state": STATES.index(word)} if word in STATES else job
-
-
-def _stamp(batch: Batch) -> str:
-    return datetime.fromtimestamp(batch.created_at, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

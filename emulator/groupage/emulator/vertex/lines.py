@@ -11,10 +11,11 @@ from typing import Any
 import orjson
 from groupage.emulator.answers import BadBody, BadRecord
 from groupage.emulator.bedrock import replies as claude
-from groupage.emulator.dialects import Dialect
+from groupage.emulator.dialects import Dialect, in_one_file
 from groupage.emulator.faults import RequestRule
 from groupage.emulator.gemini import replies as gemini
 from groupage.emulator.gemini.errors import error_of, rule_error
+from groupage.emulator.outcomes import damaged_lines
 from groupage.emulator.vertex.answers import AT
 
 LABEL_OR_ID = re.compile(rb'"(groupage_id|custom_id|wire_id)":"[^"]*"')
@@ -48,27 +49,14 @@ def _refused(_identity: bytes, _code: str, _count: int, error: BadBody) -> bytes
     return b'{"status":%b,%b}\n' % (orjson.dumps(status_text(400, None, str(error))), error.echo)
 
 
-def _faulty(rule: RequestRule, line: bytes) -> tuple[list[bytes], list[bytes]]:
-    """Lines in place of one healthy line; there is only one file."""
-    return _lines(rule, line), []
-
-
-def _lines(rule: RequestRule, line: bytes) -> list[bytes]:  # noqa: PLR0911  # one return a kind
+def _lines(rule: RequestRule, line: bytes) -> list[bytes]:
+    """In place of one healthy line."""
     kind = rule.kind
-    if kind == "missing":
-        return []
-    if kind == "duplicate":
-        return [line, line]
-    if kind == "unknown_id":
-        return [line, LABEL_OR_ID.sub(rb'"\1":"not-of-this-batch"', line, count=1)]
+    stray = LABEL_OR_ID.sub(rb'"\1":"not-of-this-batch"', line, count=1)
     # What a row repeats may hold anything; behind the time there is only the reply.
-    middle = (line.rindex(AT) + len(line)) // 2
-    if kind == "invalid_utf8":
-        return [line[:middle] + b"\xff\xfe" + line[middle:]]
-    if kind == "malformed":
-        return [line[:middle] + b"\n"]
-    if kind == "not_an_object":
-        return [b'["a line that is no object"]\n']
+    damaged = damaged_lines(kind, line, line.rindex(AT), stray)
+    if damaged is not None:
+        return damaged
     return [_unfinished(line, kind) if kind == "expired" else _changed(rule, line)]
 
 
@@ -95,7 +83,7 @@ _NEW = frozenset({"status", "response", "processed_time"})
 
 DIALECT = Dialect(
     id_prefix="vertex_",
-    faulty=_faulty,
+    faulty=in_one_file(_lines),
     unfinished=_unfinished,
     read=_read,
     result=_result,

@@ -1,13 +1,11 @@
 """generateContent and rawPredict: the same answers, at once, at full price."""
 
-import asyncio
-
 from groupage.emulator.answers import BadBody
-from groupage.emulator.calls import ApiError, Call, Handler, Reply
+from groupage.emulator.calls import Call, Handler, Reply
 from groupage.emulator.core import Emulator
 from groupage.emulator.gemini.errors import refusal
-from groupage.emulator.gemini.sync import deliver
-from groupage.emulator.openai.sync import Limiter
+from groupage.emulator.gemini.sync import check_pace, deliver
+from groupage.emulator.sync_calls import Limiter, take_time
 from groupage.emulator.vertex.answers import is_claude, reply_to
 from groupage.emulator.vertex.lines import refuse, truncate
 
@@ -17,11 +15,7 @@ def handler(core: Emulator) -> Handler:
     limiter = Limiter(core)
 
     async def handle(call: Call) -> Reply:
-        try:
-            limiter.check(call.account)
-        except ApiError as error:
-            wait_s = int(error.reply.headers.get("retry-after-ms", "0")) / 1000
-            raise refusal(429, retry_s=wait_s) from error
+        check_pace(limiter, call)
         path = call.request.path_params
         model = f"publishers/{path['publisher']}/models/{path['model']}"
         if is_claude(model) != call.request.url.path.endswith(":rawPredict"):
@@ -31,10 +25,6 @@ def handler(core: Emulator) -> Handler:
             made = reply_to(model, body, int(core.clock.now()), core.settings.answer_bytes)
         except BadBody as error:
             raise refusal(400, str(error)) from error
-        if core.settings.sync_latency_s:
-            await asyncio.sleep(core.clock.real_seconds(core.settings.sync_latency_s))
-        text = await call.request.body()
-        rule = core.strikes.sync_request(made.question, text) if core.strikes.plan.requests else None
-        return deliver(call, made, rule, cut=truncate, deny=refuse)
+        return deliver(call, made, await take_time(call, made), cut=truncate, deny=refuse)
 
     return handle
