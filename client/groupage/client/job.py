@@ -113,14 +113,15 @@ class Job:
     async def wait(self) -> Summary:
         """Wait until the job has ended and return its summary, whatever it says.
 
-        Outages of Temporal are sat out. Raises JobFailed if the job ended without a summary,
-        UnknownJob if there is no such job (any more).
+        Outages of Temporal are sat out, and a run that was reset is followed into the next. Raises JobFailed if
+        the job ended without a summary, UnknownJob if there is no such job (any more).
         """
         while True:
             try:
                 returned = await self._handle.result()
             except WorkflowFailureError as error:
-                return await self._summary_after(error)
+                if not await self._runs_again():
+                    return await self._summary_after(error)
             except RPCError as error:
                 if error.status is RPCStatusCode.NOT_FOUND:
                     ended = await self.summary()
@@ -210,6 +211,16 @@ class Job:
             # UnknownJob, where it never was.
             ended = await self.live_status()
             raise UsageError(f"job {self.tenant}/{self.key} has ended: {ended.state}") from error
+
+    async def _runs_again(self) -> bool:
+        """Whether another run has taken the place of the one that ended: it was reset, or handed in again."""
+        while True:
+            try:
+                return (await self._handle.describe()).status is WorkflowExecutionStatus.RUNNING
+            except RPCError as error:
+                if error.status not in UNREACHABLE:
+                    return False
+                await asyncio.sleep(RECONNECT_PAUSE_S)
 
     async def _summary_after(self, error: WorkflowFailureError) -> Summary:
         ended = await self.summary()

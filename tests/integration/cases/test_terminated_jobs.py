@@ -12,6 +12,9 @@ import pytest
 from cli_world import Commands, assert_answers
 from groupage.client.local_server import ServerFiles, read_record
 from groupage.workers.embedded import ServerUse
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowHandle
 
 pytestmark = pytest.mark.timeout(300)  # several processes a test, on machines that do other things as well
@@ -33,6 +36,20 @@ def with_job(groupage: Commands, work: Callable[[WorkflowHandle[Any, Any]], Awai
 
 def terminate(groupage: Commands) -> None:
     with_job(groupage, lambda job: job.terminate("by hand"))
+
+
+async def reset_to_the_first_task(job: WorkflowHandle[Any, Any]) -> None:
+    """`temporal workflow reset --type FirstWorkflowTask`"""
+    completed = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+    events = (await job.fetch_history()).events
+    request = ResetWorkflowExecutionRequest(
+        namespace="default",
+        workflow_execution=WorkflowExecution(workflow_id=job.id),
+        reason="by hand",
+        workflow_task_finish_event_id=next(e.event_id for e in events if e.event_type == completed),
+        request_id="reset",
+    )
+    await job._client.workflow_service.reset_workflow_execution(request)
 
 
 def wait_until(holds: Callable[[], object], within_s: float = 90.0) -> None:
@@ -106,4 +123,20 @@ def test_promise_3_a_cancelled_successor_of_a_terminated_job_keeps_what_was_answ
     paid, state = groupage.emulator.ledger()["questions_answered"], groupage.emulator.status()
     assert paid >= 10, "the trial shows nothing"
     assert (done["state"], done["outcomes"]["succeeded"], done["rounds"]) == ("cancelled", paid, 2)
+    assert (state["batches_live"], state["files"]) == (0, [])
+
+
+def test_a_job_that_is_reset_is_followed_to_its_end(start: Callable[..., Commands], tmp_path: Path):
+    """As triage.md recommends for a broken history: the command goes on, and so does its worker."""
+    groupage = start(turnaround="6s")
+    source = groupage.write_input(range(20))
+    running = groupage.start("run", source, "-o", tmp_path / "out", "--poll", "500ms", "--key", "k", "--deadline", "5m",
+                             "--policy", "max_shard_requests=10", "--json")  # fmt: skip
+    groupage.wait_until_submitted(2)
+    with_job(groupage, reset_to_the_first_task)
+    done = groupage.finish(running)
+    assert done.returncode == 0, done.stderr
+    assert_answers(tmp_path / "out", range(20))
+    ledger, state = groupage.emulator.ledger(), groupage.emulator.status()
+    assert (ledger["questions_answered"], ledger["questions_answered_more_than_once"]) == (20, 0)
     assert (state["batches_live"], state["files"]) == (0, [])
