@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import cast
 
 import zstandard
+from groupage.activities.doubles import find_doubles, may_cost
 from groupage.activities.harvesting import Harvest, Quarantine, Reader
 from groupage.activities.late import REPORT, note_if_late
+from groupage.activities.looking import cancel_others
 from groupage.activities.matching import Echoes
 from groupage.activities.memory import give_back
 from groupage.activities.normalising import Normaliser
@@ -86,9 +88,18 @@ async def collect_batch(store: Store, provider: BatchProvider, call: CollectBatc
     limits.spool.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=limits.spool, prefix=f"{shard.tag}-") as name:
         read = await _download_and_read(store, provider, call, plan, limits, folder=Path(name))
-    report = _report(call, plan, read)
+    report = _report(call, plan, read, await _doubles(store, provider, call))
     await asyncio.to_thread(store.put_message, keys.shard_object(*at, REPORT), report)
     return await asyncio.to_thread(note_if_late, store, job, report)
+
+
+async def _doubles(store: Store, provider: BatchProvider, call: CollectBatch) -> list[BatchStatus]:
+    """Other batches of the shard that may have answered it as well: cancelled here, followed up by cleaning up."""
+    if not call.status.batch_id:
+        return []
+    doubles = [one for one in await find_doubles(store, provider, call.shard, call.status.batch_id) if may_cost(one)]
+    await cancel_others(provider, doubles)
+    return doubles
 
 
 async def _download_and_read(
@@ -309,12 +320,16 @@ def _fate(status: BatchStatus, missing: int, unreadable: int) -> Fate:
     return _MISSING
 
 
-def _report(call: CollectBatch, plan: ShardPlan, read: _Read) -> ShardReport:
+def _report(call: CollectBatch, plan: ShardPlan, read: _Read, doubles: list[BatchStatus]) -> ShardReport:
     assert read.results is not None
     tally, status, harvest = read.results.tally, call.status, read.harvest
     ended_at = status.ended_at or datetime.now(UTC)
     lost = _results_are_lost(status)
     notes = [*read.notes, *_disagreements(status, plan, harvest, len(read.missing), read.results.duplicates)]
+    notes += [
+        f"batch {double.batch_id} ({double.raw_state}) was made of the same requests: its answers are waste"
+        for double in doubles
+    ]
     return ShardReport(
         round=call.shard.round,
         shard=call.shard.shard,
@@ -328,7 +343,7 @@ def _report(call: CollectBatch, plan: ShardPlan, read: _Read) -> ShardReport:
         cost_usd=tally.cost_usd,
         waste_usd=tally.waste_usd + dollars(harvest.quarantined_cost_nano),
         cost_estimated=tally.cost_estimated,
-        maybe_paid_twice=len(read.missing) if lost else 0,
+        maybe_paid_twice=plan.requests if doubles else len(read.missing) if lost else 0,
         quarantined=harvest.quarantined,
         count_mismatch="; ".join(notes)[:1000],
         # Without the lines: the job is told how many requests are at fault, the store knows which.

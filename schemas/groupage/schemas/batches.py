@@ -129,6 +129,8 @@ class ShardReport(Message):
     unsettled: bool = False
     """The batch was told to stop and had not ended in time: the job goes on without it, and its late
     answers are waste. A later report of the same shard replaces this one."""
+    duplicate: bool = False
+    """Of a second batch of the shard's: all that it cost is waste."""
     latency_s: float = 0.0
     """From submission to the end of the provider batch."""
 

@@ -137,8 +137,9 @@ def late(tenant: str, key: str) -> str:
     return f"{job(tenant, key)}/late"
 
 
-def late_report(tenant: str, key: str, round_: int, shard_: int) -> str:
-    return f"{late(tenant, key)}/{round_}-{shard_}.json"
+def late_report(tenant: str, key: str, round_: int, shard_: int, double: str = "") -> str:
+    """`double` tells another batch of the shard from its own."""
+    return f"{late(tenant, key)}/{round_}-{shard_}{double and '-'}{double}.json"
 
 
 def claims(tenant: str, key: str) -> str:

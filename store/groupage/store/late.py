@@ -1,5 +1,5 @@
-"""What came home after a job had been merged: paid for, not delivered. Its summary stays as it was put, once; whoever
-reads it gets this added.
+"""What came home after a job had been merged, or from a second batch of a shard: paid for, not delivered. The job's
+summary stays as it was put, once; whoever reads it gets this added.
 """
 
 from groupage.schemas import ShardReport, Summary
@@ -17,7 +17,7 @@ def with_late(summary: Summary, late: list[ShardReport]) -> Summary:
     """The summary as it is to be read now: what was only feared of those shards (`unsettled`) is known."""
     if not late:
         return summary
-    shards = {f"{report.round}-{report.shard}": report for report in late}
+    shards = {f"{report.round}-{report.shard}": report for report in late if not report.duplicate}
     endings = tuple(f" of shard {name} had not ended" for name in shards)
     return summary.model_copy(
         update={

@@ -189,7 +189,9 @@ async def attempt_of(
 ) -> Any:
     """Run one attempt. `details` are the last attempt's heartbeat details; `beats` collects this one's."""
     environment = ActivityEnvironment()
-    environment.info = dataclasses.replace(environment.info, attempt=attempt, heartbeat_details=details or [])
+    environment.info = dataclasses.replace(
+        environment.info, attempt=attempt, heartbeat_details=details or [], scheduled_time=datetime.now(UTC)
+    )
     seen = beats if beats is not None else []
     environment.on_heartbeat = lambda *given: seen.append(list(given))
     try:

@@ -1,9 +1,11 @@
 """Nothing is left behind, and what nobody needs is found by its tag."""
 
 import pytest
+from groupage.activities.data import DataActivities
 from groupage.schemas import JobState, Summary
-from groupage.schemas.activity_calls import CleanUpBatch, SubmitBatch, SweepOrphans
+from groupage.schemas.activity_calls import CleanUpBatch, CollectBatch, SubmitBatch, SweepOrphans
 from groupage.store import keys
+from groupage.store.late import read_late
 from provider_world import ENDPOINT, Emulator, attempt_of, attempts_of, benign
 from temporalio.exceptions import ApplicationError
 
@@ -83,11 +85,56 @@ async def test_a_late_second_batch_is_cancelled_at_clean_up(world, emulator):
         endpoint=ENDPOINT, input_file_id=done.input_files[0], completion_window="24h",
         metadata={"groupage_tag": shard.tag},
     )  # fmt: skip
-    request = CleanUpBatch(shard=shard, batch_id=done.batch_id, files=[])
-    await attempt_of(world.activities.clean_up_batch, request)
+    emulator.advance("5m")
+    # As if the shard's own batch had ended now: the job is told before it is merged.
+    status = await world.provider.status(done.batch_id)
+    call = CollectBatch(shard=shard, status=status, submitted_at=done.submitted_at)
+    report = await attempt_of(DataActivities(world.context).collect_batch, call)
+    assert report.maybe_paid_twice == 10
+    assert f"batch {late.id}" in report.count_mismatch
+    assert done.batch_id not in report.count_mismatch
+    request = CleanUpBatch(shard=shard, batch_id=done.batch_id, files=done.input_files)
+    with pytest.raises(ApplicationError) as waits:
+        await attempt_of(world.activities.clean_up_batch, request)
+    assert benign(waits.value)
     states = {batch["id"]: batch["status"] for batch in emulator.state()["batches"]}
     assert states[late.id] in {"cancelling", "cancelled"}
     assert states[done.batch_id] not in {"cancelling", "cancelled"}
+    # What it had answered by then is waste, known once it has ended; then its files go.
+    emulator.advance("1h")
+    emulator.faults(calls=[{"call": "files.delete", "action": "error", "status": 500}])
+    left, _ = await attempts_of(world.activities.clean_up_batch, request, sleep=False)
+    emulator.faults()
+    assert left.left_behind
+    cleaned, _ = await attempts_of(world.activities.clean_up_batch, request)
+    assert cleaned.left_behind == []
+    (told,) = read_late(world.store, shard.job.tenant, shard.job.key)
+    assert (told.batch_id, told.duplicate, told.requests) == (late.id, True, 10)
+    assert 0 < told.answered < 10
+    assert told.waste_usd > 0
+    assert [file["id"] for file in emulator.state()["files"]] == [
+        ref
+        for batch in emulator.state()["batches"]
+        if batch["id"] == done.batch_id
+        for ref in result_files(emulator, batch)
+    ]
+
+
+def result_files(emulator, batch):
+    """Of a batch that nobody cleans up in this test."""
+    return [file["id"] for file in emulator.state()["files"] if file["filename"].startswith(batch["id"])]
+
+
+async def test_a_batch_that_was_refused_for_its_quota_is_no_second_one(world, emulator):
+    emulator.faults(batches=[{"effect": "token_limit", "nth": [1]}])
+    shard = world.shard()
+    refused = await world.submit(shard)
+    emulator.advance_at_once("1h")
+    done = await world.submit(shard, not_ids=[refused.batch_id])
+    emulator.finish()
+    request = CleanUpBatch(shard=shard, batch_id=done.batch_id, files=done.input_files)
+    await attempts_of(world.activities.clean_up_batch, request)
+    assert read_late(world.store, shard.job.tenant, shard.job.key) == []
 
 
 async def test_CL_01_a_full_account_is_freed_of_files_of_finished_jobs(make_world, tmp_path):

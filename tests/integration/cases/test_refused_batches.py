@@ -65,3 +65,28 @@ def test_PO_01_a_batch_that_the_provider_does_not_find_by_its_id_is_found_by_its
     assert ledger["batch"]["billed"] + ledger["sync"]["billed"] == 10
     assert json.loads(done.stdout)["maybe_paid_twice"] == 0
     assert groupage.emulator.status()["files"] == []
+
+
+@pytest.mark.slow
+def test_promise_8_a_second_batch_of_a_shard_is_counted_ended_and_cleaned_up(
+    start: Callable[..., Commands], tmp_path: Path
+):
+    groupage = start(turnaround="6s")
+    late = {"call": "batches.create", "action": "late", "seconds": 12, "nth": [1]}
+    groupage.emulator.set_faults({"calls": [late]})
+    source, output = groupage.write_input(range(12)), tmp_path / "out.jsonl"
+    done = groupage.run(source, output, "--json", "--key", "twice")
+    assert done.returncode == 0, done.stderr
+    ledger, state = groupage.emulator.ledger(), groupage.emulator.status()
+    assert len(state["batches"]) == 2, "the trial shows nothing"
+    assert state["batches_live"] == 0
+    assert state["files"] == []
+    summary = json.loads(done.stdout)
+    assert summary["maybe_paid_twice"] == 12
+    assert "was made of the same requests" in summary["count_mismatches"][0]
+    assert summary["left_behind"] == []
+    # What the second one cost is known once it has ended, and every reader of the summary is told.
+    told = json.loads(groupage.call("results", "twice", "-o", output, "--json").stdout)
+    twice = ledger["questions_answered_more_than_once"]
+    assert twice > 0
+    assert float(told["waste_usd"]) == pytest.approx(ledger["batch"]["cost_usd"] - float(told["cost_usd"]))
