@@ -28,6 +28,7 @@ _IDS = ids_beside("custom_id")
 
 _ACCOUNT_CODES = frozenset(
     {
+        "Arrearage",
         "account_deactivated",
         "access_terminated",
         "billing_hard_limit_reached",
@@ -35,6 +36,7 @@ _ACCOUNT_CODES = frozenset(
         "insufficient_quota",
         "invalid_api_key",
         "invalid_organization",
+        "organization_restricted",
         "permission_denied",
         "permission_error",
         "authentication_error",
@@ -67,7 +69,10 @@ _CODE_CLASSES = {
 _REFUSAL_CODES = frozenset({"content_filter", "content_policy_violation", "responsible_ai_policy_violation"})
 """Azure and OpenAI refuse a prompt with a 400 and one of these: refused, not invalid (RP-16)."""
 
-_CREDIT = re.compile(r"credit balance|out of credit|insufficient (credit|funds|balance)|exceeded your current quota")
+_CREDIT = re.compile(
+    r"credit balance|out of credit|insufficient (credit|funds|balance)|exceeded your current quota"
+    r"|account is in good standing|organization has been (disabled|restricted)"
+)
 """Account-level trouble reported as a bad request, line by line (QU-06)."""
 
 

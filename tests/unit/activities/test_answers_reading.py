@@ -204,8 +204,18 @@ def test_the_class_of_an_error_is_ours(status, error, expected):
     assert classify(status, error)[0] is expected
 
 
-def test_QU_06_a_credit_message_in_a_bad_request_is_the_accounts_trouble():
-    error = {"type": "invalid_request_error", "message": "Your credit balance is too low to access the API."}
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"type": "invalid_request_error", "message": "Your credit balance is too low to access the API."},
+        {"code": "Arrearage", "message": "Access denied, please make sure your account is in good standing."},
+        {"type": "Arrearage", "message": ""},
+        {"message": "Access denied, please make sure your account is in good standing."},
+        {"code": "organization_restricted", "type": "invalid_request_error", "message": "Organization restricted."},
+        {"message": "This organization has been disabled."},
+    ],
+)
+def test_QU_06_trouble_of_the_account_in_a_bad_request_is_the_accounts(error):
     assert classify(400, error)[0] is ErrorClass.account
     assert read_batch_line(line(400, {"error": error}), CHAT).error_class is ErrorClass.account
 

@@ -30,6 +30,9 @@ NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 TAG = "gk3v2q2-4f7xk2m2ab3cd-r0-s7"
 
 
+USAGE_LIMITS = "You have reached your specified API usage limits. You will regain access on 2026-12-01 at 00:00 UTC."
+
+
 def error(kind, text="", code=None):
     inner = {"type": kind, "message": text} | ({"details": {"error_code": code}} if code else {})
     return {"type": "error", "error": inner, "request_id": "req_1"}
@@ -41,6 +44,10 @@ def error(kind, text="", code=None):
         (400, error("invalid_request_error", "max_tokens: Field required"), ErrorClass.invalid),
         (400, error("invalid_request_error", "Your credit balance is too low to access"), ErrorClass.account),
         (400, error("invalid_request_error", "", "organization_on_hold"), ErrorClass.account),
+        (400, error("invalid_request_error", USAGE_LIMITS), ErrorClass.account),
+        (None, error("invalid_request_error", USAGE_LIMITS), ErrorClass.account),
+        (400, error("invalid_request_error", "This organization has been disabled."), ErrorClass.account),
+        (None, error("invalid_request_error", "This organization has been disabled."), ErrorClass.account),
         (401, error("authentication_error"), ErrorClass.account),
         (402, error("billing_error"), ErrorClass.account),
         (403, error("permission_error"), ErrorClass.account),

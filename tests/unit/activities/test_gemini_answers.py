@@ -246,14 +246,29 @@ def test_what_is_exhausted_tells_whether_waiting_helps(violation, kind):
     assert read_reply(WIRE, 429, {"error": error}).retry_after_s == 34.07
 
 
+def permission_denied(permission):
+    """IAM's words for any permission that is lacking, whether or not the resource exists."""
+    message = f"Permission '{permission}' denied on resource '//x.googleapis.com/y' (or it may not exist)."
+    return {"error": {"code": 403, "status": "PERMISSION_DENIED", "message": message}}
+
+
 @pytest.mark.parametrize(
     ("status", "body", "kind"),
     [
         (
             403,
-            {"error": {"code": 403, "status": "PERMISSION_DENIED", "message": "The File x or it may not exist."}},
+            {
+                "error": {
+                    "code": 403,
+                    "status": "PERMISSION_DENIED",
+                    "message": "You do not have permission to access the File abc-1 or it may not exist.",
+                }
+            },
             ErrorClass.missing,
         ),
+        (403, permission_denied("aiplatform.batchPredictionJobs.get"), ErrorClass.account),
+        (403, permission_denied("storage.objects.list"), ErrorClass.account),
+        (None, permission_denied("storage.objects.get")["error"], ErrorClass.account),
         (404, {"error": {"code": 404, "status": "NOT_FOUND", "message": ""}}, ErrorClass.missing),
         (413, "<html>too large</html>", ErrorClass.too_large),
         (400, {"error": {"code": 400, "message": "", "details": [{"reason": "API_KEY_INVALID"}]}}, ErrorClass.account),

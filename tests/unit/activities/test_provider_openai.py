@@ -56,6 +56,8 @@ def connection_failure(cause, *, timeout=False):
         (403, None, "not for you", ErrorClass.account),
         (402, None, "", ErrorClass.account),
         (400, None, "Your credit balance is too low to access the API", ErrorClass.account),
+        (400, "Arrearage", "Access denied, please make sure your account is in good standing.", ErrorClass.account),
+        (400, "organization_restricted", "Organization has been restricted.", ErrorClass.account),
         (413, None, "", ErrorClass.too_large),
         (400, None, "Too many tokens in batch: 130000 > 120000", ErrorClass.too_large),
         (400, "too_many_tasks", "", ErrorClass.too_large),

@@ -261,6 +261,8 @@ def test_PO_08_results_that_must_be_there_are_waited_for(state, counts, waits):
     ("error", "kind"),
     [
         ({"code": 7, "message": "no access to the bucket"}, "account"),
+        ({"code": 7, "message": "Permission 'storage.objects.get' denied (or it may not exist)"}, "account"),
+        ({"code": 9, "message": "service-1@gcp-sa-aiplatform.iam does not have storage.objects.get access"}, "account"),
         ({"code": 8, "message": "the batch quota is used up"}, "quota"),
         ({"code": 3, "message": "too many rows in the file"}, "too_large"),
         ({"code": 3, "message": "row 1 is not valid JSON"}, "invalid"),

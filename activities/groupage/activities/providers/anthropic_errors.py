@@ -32,8 +32,11 @@ _ACCOUNT_CODES = re.compile(r"spend_limit_reached|billing|on_hold|^cmek_|not_mem
 """`error.details.error_code`s after which only a person can help (anthropic 2.14, types/shared). Spend limits
 come as a 429, which looks as if it passed by itself."""
 _PASSING_CODES = frozenset({"cmek_key_unreachable", "cmek_context_unavailable"})
-_CREDIT = re.compile(r"credit balance|out of credit|insufficient (credit|funds|balance)|plans & billing|spend limit")
-"""An account without credit is told so as an invalid_request_error, line by line (QU-06)."""
+_CREDIT = re.compile(
+    r"credit balance|out of credit|insufficient (credit|funds|balance)|plans & billing|spend limit"
+    r"|specified api usage limits|you will regain access|organization has been disabled"
+)
+"""An account without credit, at its own limit, or closed is told so as an invalid_request_error, line by line (QU-06)."""
 _QUEUE = re.compile(r"(processing|batch(es)?) queue|queue[^.]{0,40}batch|batch requests[^.]{0,60}(limit|queue)")
 _TYPES = {
     "rate_limit_error": ErrorClass.rate_limit,

@@ -11,7 +11,7 @@ INVALID_ARGUMENT (3, 400), OUT_OF_RANGE (11),               invalid; account whe
   FAILED_PRECONDITION (9), UNIMPLEMENTED (12),                valid or billing is off, too_large where
   ALREADY_EXISTS (6, 409)                                     a size is over its limit
 UNAUTHENTICATED (16, 401), PERMISSION_DENIED (7, 403)       account
-NOT_FOUND (5, 404); "or it may not exist" (403, of files)   missing; of one request: invalid
+NOT_FOUND (5, 404); 403 "the File … or it may not exist"    missing; of one request: invalid
 RESOURCE_EXHAUSTED (8, 429)                                 rate_limit; quota where a day's or the
                                                               batches' quota is used up; account where
                                                               the quota is 0 or the credit is spent
@@ -89,6 +89,10 @@ _ACCOUNT = re.compile(
     r"api key (not valid|expired|not found)|location is not supported|billing (account|has not|is (not|disabled))"
     r"|(enable|require\w*) billing|credits? (are|is) (depleted|exhausted)|spend(ing)? (cap|limit)|\blimit: 0\b"
 )
+_NO_FILE = re.compile(r"\bthe file \S+ or it may not exist")
+"""So the Gemini Files API says that there is no such file. IAM says something like it of every permission that is
+lacking: "Permission 'storage.objects.list' denied on resource … (or it may not exist)". That is the account's trouble.
+"""
 _TOO_LARGE = re.compile(
     r"(payload|file|request|batch)[^.]{0,40}(size|bytes|length)[^.]{0,40}(exceed|limit|larger|above)|too large"
     r"|too many (requests|rows|instances) in"
@@ -145,7 +149,7 @@ def _class_of(status: int | None, word: str, text: str, details: list[dict[str, 
     if any(detail.get("reason") in _ACCOUNT_REASONS for detail in details) or _ACCOUNT.search(text):
         return ErrorClass.account
     found = _CLASSES.get(word) or class_of_status(status, _PASSING)
-    if found is ErrorClass.account and "may not exist" in text:
+    if found is ErrorClass.account and _NO_FILE.search(text):
         return ErrorClass.missing
     if found is ErrorClass.rate_limit:
         return _exhausted(text, details)

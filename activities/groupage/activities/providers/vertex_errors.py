@@ -14,13 +14,14 @@ timeout, reset, cut answer                     transient; yes
 =============================================  ==========================================================
 """
 
+import re
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import orjson
-from groupage.activities.providers.call_errors import NOT_SENT, ambiguous, retry_after_s
-from groupage.activities.providers.google_errors import read_error
+from groupage.activities.providers.call_errors import NOT_SENT, ambiguous, retry_after_s, unsendable
+from groupage.activities.providers.google_errors import GoogleError, read_error
 from groupage.schemas import BatchError, ErrorClass
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
@@ -28,6 +29,8 @@ from groupage.schemas.limits import FAILURE_MESSAGE_MAX
 T = TypeVar("T")
 
 _MAYBE_DONE = frozenset({408, 409, 425, 499})
+_ACCOUNT = re.compile(r"does not have (\S+ ){0,6}(permission|access)|permission '?[\w.]+'? denied")
+"""Of a whole job: what the service account that runs it lacks may come as a FAILED_PRECONDITION (400, 9)."""
 
 
 def translated(what: str, work: Callable[[], T]) -> T:
@@ -50,6 +53,8 @@ def translate(error: Exception, what: str) -> ProviderError | None:
 
     if isinstance(error, GoogleAPICallError) and error.code is not None:
         return _answered(error, what)
+    if is_unsendable(error):
+        return unsendable(error, what)
     found = _credentials(error) if isinstance(error, GoogleAuthError) else _transport(error)
     if found is None:
         return None
@@ -77,7 +82,7 @@ def _answered(error: Any, what: str) -> ProviderError:
 def of_reply(what: str, status: int, body: Any, headers: dict[str, str]) -> ProviderError:
     """An HTTP reply that is an error. Names of headers are in lower case."""
     found = read_error(status, body)
-    error_class = found.error_class
+    error_class = _of_whole(found)
     if error_class is ErrorClass.unknown:
         error_class = ErrorClass.transient
     return ProviderError(
@@ -96,6 +101,13 @@ def _credentials(error: Any) -> tuple[ErrorClass, str]:
     if isinstance(error, TransportError) or getattr(error, "retryable", False):
         return ErrorClass.transient, NOT_SENT
     return ErrorClass.account, "configuration"
+
+
+def is_unsendable(error: Exception) -> bool:
+    """Whether the request could not be written."""
+    from requests import exceptions as web
+
+    return isinstance(error, web.InvalidHeader | web.InvalidURL | UnicodeEncodeError)
 
 
 def _transport(error: Exception) -> tuple[ErrorClass, str] | None:
@@ -138,10 +150,16 @@ def create_failed(error: ProviderError) -> ProviderError:
     return ambiguous(error)
 
 
+def _of_whole(found: GoogleError) -> ErrorClass:
+    """The class of an error that is about a job or its data, not about one request."""
+    refused = found.error_class is ErrorClass.invalid and _ACCOUNT.search(found.message.lower())
+    return ErrorClass.account if refused else found.error_class
+
+
 def failed_job(error: Any) -> BatchError:
     """Why a job failed as a whole: its google.rpc.Status, which may be missing."""
     found = read_error(None, error or "the provider gives no reason")
-    error_class = found.error_class
+    error_class = _of_whole(found)
     if error_class is ErrorClass.missing:
         # Its model, its input or its bucket: nothing that the same job finds the next time.
         error_class = ErrorClass.invalid
