@@ -5,15 +5,17 @@ import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from groupage.activities.collecting import REPLACED
 from groupage.activities.doubles import find_doubles, note_cost
 from groupage.activities.failures import waiting
 from groupage.activities.heartbeat import heartbeating
 from groupage.activities.looking import cancel_others
 from groupage.activities.providers.base import BatchProvider
 from groupage.activities.registry import Context
-from groupage.schemas import BatchPhase, BatchStatus
+from groupage.schemas import BatchPhase, BatchStatus, ShardRef
 from groupage.schemas.activity_calls import CleanedUp, CleanUpBatch
 from groupage.schemas.errors import ProviderError
+from groupage.store import keys
 from temporalio import activity
 
 WHOLE_TRIES = 3
@@ -32,7 +34,7 @@ async def clean_up_batch(context: Context, request: CleanUpBatch) -> CleanedUp:
     """
     provider = context.provider_of(request.shard.job)
     async with heartbeating(context.settings.heartbeat_s):
-        files = list(dict.fromkeys(request.files))
+        files = list(dict.fromkeys([*request.files, *await asyncio.to_thread(_replaced, context, request.shard)]))
         left = [failure for ref in files if (failure := await _delete(context, provider, "file", ref))]
         if request.batch_id and (failure := await _delete(context, provider, "batch", request.batch_id)):
             left.append(failure)
@@ -47,6 +49,13 @@ async def clean_up_batch(context: Context, request: CleanUpBatch) -> CleanedUp:
     for failure in left:
         activity.logger.warning("left behind by %s: %s", request.shard.tag, failure)
     return CleanedUp(deleted=max(0, len(files) + more - len(left)), left_behind=left[:SHOWN])
+
+
+def _replaced(context: Context, shard: ShardRef) -> list[str]:
+    """Result files that the batch named only after it had been seen to end."""
+    key = keys.shard_object(shard.job.tenant, shard.job.key, shard.round, shard.shard, REPLACED)
+    status = context.store.get_message_or_none(key, BatchStatus)
+    return [*status.output_files, *status.error_files] if status is not None else []
 
 
 async def _end_doubles(context: Context, request: CleanUpBatch) -> tuple[list[BatchStatus], int, list[str]]:

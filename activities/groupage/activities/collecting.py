@@ -6,7 +6,6 @@ touched again. What the files say is believed, not the status word or its counts
 """
 
 import asyncio
-import hashlib
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
@@ -18,6 +17,7 @@ from typing import cast
 
 import zstandard
 from groupage.activities.doubles import find_doubles, may_cost
+from groupage.activities.downloads import COPY_BYTES, Download, Replaced, digests, download_files
 from groupage.activities.harvesting import Harvest, Quarantine, Reader
 from groupage.activities.late import REPORT, note_if_late
 from groupage.activities.looking import cancel_others
@@ -25,12 +25,11 @@ from groupage.activities.matching import Echoes
 from groupage.activities.memory import give_back
 from groupage.activities.normalising import Normaliser
 from groupage.activities.pricing import PriceBook
-from groupage.activities.providers.base import BatchProvider, Echo, EchoingProvider, ResultFile, facts_about, traits_of
+from groupage.activities.providers.base import BatchProvider, Echo, EchoingProvider, facts_about, traits_of
 from groupage.activities.refusals import NEIGHBOUR, Blame, blame
 from groupage.activities.threads import check, in_thread
 from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, Outcome, ShardPlan, ShardReport
 from groupage.schemas.activity_calls import CollectBatch
-from groupage.schemas.errors import ProviderError
 from groupage.store import keys
 from groupage.store.objects import Store
 from groupage.store.results import ResultLine
@@ -43,8 +42,8 @@ DOWNLOADS = 3
 """How often the files are fetched before a member that is in none of them is declared missing (RP-05)."""
 
 QUARANTINE = "quarantine.jsonl.zst"
-
-_COPY_BYTES = 1 << 20
+REPLACED = "replaced.json"
+"""The status of a batch that named other result files later on: clean-up deletes those as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +57,6 @@ class Limits:
     """Before the files are downloaded again."""
     heavy: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Held while a shard's files are read: bounds the memory of all that run at once."""
-
-
-@dataclass(slots=True)
-class _Download:
-    name: str
-    path: Path
-    lines: bool
 
 
 @dataclass(slots=True)
@@ -87,7 +79,12 @@ async def collect_batch(store: Store, provider: BatchProvider, call: CollectBatc
     plan = await asyncio.to_thread(read_shard_plan, store, *at)
     limits.spool.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=limits.spool, prefix=f"{shard.tag}-") as name:
-        read = await _download_and_read(store, provider, call, plan, limits, folder=Path(name))
+        try:
+            read = await _download_and_read(store, provider, call, plan, limits, folder=Path(name))
+        except Replaced as replaced:
+            call = call.model_copy(update={"status": replaced.status})
+            await asyncio.to_thread(store.put_message, keys.shard_object(*at, REPLACED), replaced.status)
+            read = await _download_and_read(store, provider, call, plan, limits, folder=Path(name))
     report = _report(call, plan, read, await _doubles(store, provider, call))
     await asyncio.to_thread(store.put_message, keys.shard_object(*at, REPORT), report)
     return await asyncio.to_thread(note_if_late, store, job, report)
@@ -108,71 +105,19 @@ async def _download_and_read(
     collector = _Collector(store, provider, call, plan, folder)
     before: list[str] | None = None
     for turn in range(1, DOWNLOADS + 1):
-        downloads, lost = await _download(provider, call, limits, folder)
+        downloads, lost = await download_files(provider, call, limits.not_visible, folder)
         # Only files that were found wanting are worth a digest.
-        digests = await in_thread(partial(_digests, downloads)) if before is not None else None
-        same = digests is not None and digests == before
+        found = await in_thread(partial(digests, downloads)) if before is not None else None
+        same = found is not None and found == before
         async with limits.heavy:
             read = await in_thread(partial(collector.read, downloads, same=same, final=turn == DOWNLOADS))
             await asyncio.to_thread(give_back)
         if read.results is not None:
             read.notes += lost
             return read
-        before = digests or await in_thread(partial(_digests, downloads))
+        before = found or await in_thread(partial(digests, downloads))
         await asyncio.sleep(limits.pause_s * turn)
     raise AssertionError("the last turn is final")
-
-
-async def _download(
-    provider: BatchProvider, call: CollectBatch, limits: Limits, folder: Path
-) -> tuple[list[_Download], list[str]]:
-    """(files on the local disk, notes on those that are gone)."""
-    downloads: list[_Download] = []
-    lost: list[str] = []
-    files = provider.result_files(call.status) if call.status.batch_id else []
-    for name, file in _named(files):
-        path = folder / name
-        try:
-            await provider.download(file, path)
-        except ProviderError as error:
-            if error.error_class is not ErrorClass.missing:
-                raise
-            ended_at = call.status.ended_at or call.submitted_at
-            if datetime.now(UTC) - ended_at < limits.not_visible:
-                raise ProviderError(
-                    f"result file {file.ref} of {call.status.batch_id} is not visible yet: {error}",
-                    error_class=ErrorClass.transient,
-                    code=error.code,
-                    status=error.status,
-                ) from error
-            lost.append(f"result file {file.ref} ({file.kind}) is gone at the provider")
-            continue
-        downloads.append(_Download(name, path, file.lines))
-    return downloads, lost
-
-
-def _named(files: Iterable[ResultFile]) -> list[tuple[str, ResultFile]]:
-    """Each with its name in the store: output, errors; a second of a kind is output-1."""
-    seen: dict[str, int] = {}
-    named = []
-    for file in files:
-        count = seen.get(file.kind, 0)
-        seen[file.kind] = count + 1
-        named.append((f"{file.kind}-{count}" if count else file.kind, file))
-    return named
-
-
-def _digests(downloads: list[_Download], stop: threading.Event) -> list[str]:
-    """By which files fetched again are told to be the same."""
-    digests = []
-    for download in downloads:
-        digest = hashlib.sha256()
-        with download.path.open("rb") as file:
-            while chunk := file.read(_COPY_BYTES):
-                check(stop)
-                digest.update(chunk)
-        digests.append(digest.hexdigest())
-    return digests
 
 
 class _Collector:
@@ -189,7 +134,7 @@ class _Collector:
         job, shard = call.shard.job, call.shard
         self._at = (job.tenant, job.key, shard.round, shard.shard)
 
-    def read(self, downloads: list[_Download], stop: threading.Event, *, same: bool, final: bool) -> _Read:
+    def read(self, downloads: list[Download], stop: threading.Event, *, same: bool, final: bool) -> _Read:
         """Read the files; store results unless something is missing and the files may be fetched again.
 
         `same`: these bytes were read before; `final`: they are not fetched once more. The files are
@@ -263,12 +208,12 @@ class _Collector:
             batch_id=call.status.batch_id,
         )
 
-    def _store_as_received(self, download: _Download, stop: threading.Event) -> None:
+    def _store_as_received(self, download: Download, stop: threading.Event) -> None:
         """Compressed, else byte for byte."""
         packed = self._folder / f"{download.name}.zst"
         compressor = zstandard.ZstdCompressor(level=1)
         with download.path.open("rb") as source, compressor.stream_writer(packed.open("wb")) as stream:
-            while chunk := source.read(_COPY_BYTES):
+            while chunk := source.read(COPY_BYTES):
                 check(stop)
                 stream.write(chunk)
         self._store.put_file(keys.shard_object(*self._at, f"{download.name}.jsonl.zst"), packed)

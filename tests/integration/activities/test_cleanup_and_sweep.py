@@ -75,6 +75,19 @@ async def test_CL_04_a_delete_that_fails_once_is_tried_again(world, emulator):
     assert emulator.state()["files"] == []
 
 
+async def test_files_that_a_batch_named_only_later_are_deleted_too(world, emulator):
+    shard, batch_id, files = await ended_shard(world, emulator)
+    status = await world.provider.status(batch_id)
+    stale = status.model_copy(update={"output_files": ["file-stale"], "error_files": []})
+    call = CollectBatch(shard=shard, status=stale, submitted_at=status.created_at)
+    report = await attempt_of(DataActivities(world.context).collect_batch, call)
+    assert (report.answered, report.requests) == (9, 10)
+    request = CleanUpBatch(shard=shard, batch_id=batch_id, files=[*status.input_files, "file-stale"])
+    assert (await attempt_of(world.activities.clean_up_batch, request)).left_behind == []
+    assert len(files) > 1
+    assert emulator.state()["files"] == []
+
+
 async def test_a_late_second_batch_is_cancelled_at_clean_up(world, emulator):
     """A create that was proven absent and came to be all the same: the hole that no window closes."""
     emulator.faults(calls=[{"call": "batches.create", "action": "drop_before", "times": 1}])

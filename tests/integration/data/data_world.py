@@ -81,6 +81,8 @@ class FileProvider:
         default_factory=lambda: ProviderLimits(max_requests=50_000, max_bytes=200_000_000, max_line_bytes=10_000_000)
     )
     downloads: Counter[str] = field(default_factory=Counter)
+    now: BatchStatus | None = None
+    """What a look at the batch says."""
     reply: Callable[[SyncCall], Any] | None = None
     calls: list[SyncCall] = field(default_factory=list)
     open_calls: int = 0
@@ -95,6 +97,11 @@ class FileProvider:
             endpoint.encode(),
             body,
         )
+
+    async def status(self, batch_id: str) -> BatchStatus:
+        if self.now is None:
+            raise ProviderError("no such batch", error_class=ErrorClass.missing, code="not_found", status=404)
+        return self.now
 
     def result_files(self, status: BatchStatus) -> list[ResultFile]:
         outputs = [ResultFile("output", ref) for ref in status.output_files]

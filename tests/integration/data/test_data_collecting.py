@@ -325,6 +325,20 @@ async def test_PO_01_a_result_file_that_is_not_found_yet_is_asked_for_again(worl
     assert raised.value.error_class is ErrorClass.transient
 
 
+async def test_a_result_file_that_was_replaced_is_fetched_under_its_new_name(world):
+    planned(world, 3)
+    gone = ProviderError("no such file", error_class=ErrorClass.missing, code="not_found", status=404)
+    world.provider.files["file-new"] = [lines(ok(world.wire(n)) for n in range(3))]
+    fields = {"batch_id": "batch_1", "phase": BatchPhase.completed, "raw_state": "completed"}
+    world.provider.now = BatchStatus(**fields, output_files=["file-new"])
+    report = await world.collect((gone,), ended_at=datetime.now(UTC))
+    assert report.outcomes == {OK: 3}
+    kept = world.store.get_message(
+        keys.shard_object(world.job.tenant, world.job.key, 0, 0, "replaced.json"), BatchStatus
+    )
+    assert kept.output_files == ["file-new"]
+
+
 async def test_a_result_file_that_is_gone_for_good_leaves_its_requests_missing(world):
     planned(world, 2)
     gone = ProviderError("no such file", error_class=ErrorClass.missing, code="not_found", status=404)
