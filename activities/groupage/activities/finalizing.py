@@ -9,6 +9,7 @@ from pathlib import Path
 
 from groupage.activities.late import REPORT, Unmerged, note_late_shards, unmerged_key
 from groupage.activities.refusals import seal_refused
+from groupage.activities.sweep import read_submitted
 from groupage.activities.threads import check
 from groupage.schemas import ErrorClass, JobManifest, Message, Outcome, ShardRef, ShardReport, Summary, final_job_state
 from groupage.schemas.activity_calls import FinalizeJob
@@ -59,7 +60,7 @@ def finalize_job(store: Store, call: FinalizeJob, spool: Path, stop: threading.E
     manifest = read_manifest(store, job.tenant, job.key)
     ended_at = _ended_at(store, call)
     shards: list[tuple[int, int]] = []
-    notes = _Notes()
+    notes = _Notes(left_behind=_left_behind(store, call))
     for round_, shard, sync in _shards(store, call):
         check(stop)
         if sync:
@@ -138,6 +139,18 @@ def _note(store: Store, call: FinalizeJob, shard: tuple[int, int], notes: _Notes
     notes.left_behind += report.left_behind
 
 
+def _left_behind(store: Store, call: FinalizeJob) -> list[str]:
+    """What the workflow names. The id of a batch that had not ended may be known to its shard alone."""
+    texts = list(call.left_behind)
+    for name in call.unsettled:
+        round_, _, shard = name.partition("-")
+        submitted = read_submitted(store, call.job.tenant, call.job.key, int(round_), int(shard))
+        if submitted is not None:
+            unknown, known = f"batch (unknown) of shard {name} ", f"batch {submitted.batch_id} of shard {name} "
+            texts = [text.replace(unknown, known) for text in texts]
+    return texts
+
+
 def _no_result(call: FinalizeJob, ended_at: datetime) -> NoResult:
     """What stands for a request that was never sent."""
     if call.cancelled:
@@ -200,7 +213,7 @@ def _summary(
         unsettled=unsettled,
         quarantined=notes.quarantined,
         count_mismatches=mismatches,
-        left_behind=_first(list(dict.fromkeys([*call.left_behind, *notes.left_behind]))),
+        left_behind=_first(list(dict.fromkeys(notes.left_behind))),
         result_parts=merged.parts,
         accepted_at=call.accepted_at,
         deadline_at=call.deadline_at,

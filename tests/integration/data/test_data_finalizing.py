@@ -16,7 +16,7 @@ from groupage.client.job import read_summary as read_summary_by_client
 from groupage.client.job import status_of
 from groupage.client.listing import list_ended
 from groupage.schemas import BatchPhase, ErrorClass, FailureAction, JobState, Outcome, Route, Summary
-from groupage.schemas.activity_calls import FinalizeJob
+from groupage.schemas.activity_calls import FinalizeJob, SubmittedBatch
 from groupage.schemas.errors import StoreError
 from groupage.schemas.limits import PAYLOAD_MAX_BYTES
 from groupage.store import keys
@@ -232,6 +232,16 @@ async def test_late_waste_is_feared_at_first_and_told_once_it_is_known(world):
         assert (summary.cost_usd, summary.left_behind) == (2 * ONE, ["file-7"])
     assert status_of(summary).waste_usd == 3 * ONE
     assert [(job.key, job.waste_usd) for job in list_ended(world.store, None)] == [(world.job.key, 3 * ONE)]
+
+
+def test_a_batch_that_had_not_ended_is_named_by_its_id_where_only_its_shard_knows_it(world):
+    world.requests(2)
+    world.plan(max_shard_requests=1)
+    submitted = SubmittedBatch(batch_id="batch_1", adopted=False, submitted_at=NOW)
+    world.store.put_message(keys.shard_object(world.job.tenant, world.job.key, 0, 1, "batch.json"), submitted)
+    texts = [f"batch (unknown) of shard 0-{shard} had not ended" for shard in range(2)]
+    summary = finalize(world, unsettled=["0-0", "0-1"], left_behind=texts)
+    assert summary.left_behind == [texts[0], "batch batch_1 of shard 0-1 had not ended"]
 
 
 async def test_what_was_merged_is_not_late_however_often_it_is_collected_again(world):
