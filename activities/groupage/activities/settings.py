@@ -23,8 +23,8 @@ class ProviderSettings:
 
     kind: str = ""
     """Which provider of the catalog it is like; empty: the provider's own name."""
-    base_url: str | None = None
-    """None: the variable or address that the catalog names."""
+    base_url: str | None = field(default=None, repr=False)
+    """None: the variable or address that the catalog names. It may have a password in it."""
     api_key: str | None = field(default=None, repr=False)
     """None: the variable that the catalog names."""
     api_key_env: str = ""

@@ -63,7 +63,10 @@ def config_file() -> Path | None:
 class ClientSettings(BaseSettings):
     """What clients and workers must agree on."""
 
-    model_config = SettingsConfigDict(env_prefix="GROUPAGE_", env_nested_delimiter="__", extra="ignore")
+    # Without inputs in errors: they are keys, and the error may end up in a traceback.
+    model_config = SettingsConfigDict(
+        env_prefix="GROUPAGE_", env_nested_delimiter="__", extra="ignore", hide_input_in_errors=True
+    )
 
     state_dir: Path = Field(default_factory=lambda: user_state_path("groupage"))
     """Local state: the embedded Temporal's database, spool files, the default store."""

@@ -13,11 +13,12 @@
     └── ProviderError         what a provider said, classified by us; `error_class` decides
         └── AmbiguousCreate   may have been accepted: look before anything else; activity retries
 
-`exit_code` is what the command `groupage` exits with.
+`exit_code` is what the command `groupage` exits with. No error's text tells a secret (secrets.py).
 """
 
 from collections.abc import Sequence
 
+from groupage.schemas.secrets import redacted
 from groupage.schemas.states import ErrorClass
 
 PROBLEMS_IN_TEXT = 3
@@ -29,10 +30,10 @@ class GroupageError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+        super().__init__(redacted(message))
+        self.hint = redacted(hint)
         if hint:
-            self.add_note(f"→ {hint}")
+            self.add_note(f"→ {self.hint}")
 
 
 class UsageError(GroupageError):

@@ -3,6 +3,7 @@
 import os
 from urllib.parse import urlsplit
 
+from groupage.activities.providers.profile_options import secret_of
 from groupage.activities.registry import Context
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas.catalog import ProviderFacts, load_catalog
@@ -62,8 +63,12 @@ def check_provider(settings: Settings, store: Store, provider: str, profile: str
         return
     usual = facts.api_key_env.value if facts.api_key_env else ""
     variables = [given.api_key_env] if given.api_key_env else [usual, *_ALSO.get(facts.dialect, ())]
+    try:
+        keys = [given.api_key, *(secret_of(provider, variable) for variable in variables)]
+    except ProviderError as error:
+        raise UsageError(f"{error}; nothing was sent", hint=error.hint) from error
     anywhere = facts.dialect in _ALSO or address == facts.base_url.value
-    if anywhere and not (given.api_key or any(os.environ.get(variable or " ") for variable in variables)):
+    if anywhere and not any(keys):
         raise UsageError(
             f"provider {provider}: no API key is known; nothing was sent",
             hint=f"set {' or '.join(variables)}, or name another variable in the settings (providers.{provider}.api_key_env)",

@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 from groupage.schemas.errors import UsageError
+from groupage.schemas.secrets import redacted
 from temporalio.runtime import (
     LogForwardingConfig,
     LoggingConfig,
@@ -54,7 +55,7 @@ def configure_logging(level: str, log_format: str, *, tracebacks: bool = True) -
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers, _without_secrets],
         )
     )
     root = logging.getLogger()
@@ -63,6 +64,11 @@ def configure_logging(level: str, log_format: str, *, tracebacks: bool = True) -
     for chatty in ("httpx", "httpcore", "httpx2", "openai"):
         # Their info line for each poll would bury ours.
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
+
+
+def _without_secrets(_logger: Any, _method: str, line: Any) -> str:
+    """The last step: a traceback may quote what a library was given, and so may a library's own line."""
+    return redacted(str(line))
 
 
 def _error_in_one_line(_logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

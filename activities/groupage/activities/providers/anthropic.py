@@ -28,10 +28,11 @@ from groupage.activities.providers.anthropic_client import BATCHES, AnthropicCli
 from groupage.activities.providers.anthropic_errors import translate
 from groupage.activities.providers.anthropic_transfer import TAIL, body_size, first_wire_id, stream_body
 from groupage.activities.providers.base import Answer, Doubt, RemoteObject, ResultFile, Submission, SyncCall, Traits
-from groupage.activities.providers.call_errors import after_refused_cancel, raise_create_failed
+from groupage.activities.providers.call_errors import after_refused_cancel, raise_create_failed, unsendable
 from groupage.activities.providers.compatibility import facts_of, limits_of
 from groupage.activities.providers.openai_errors import create_failed
 from groupage.activities.providers.openai_files import save_body
+from groupage.activities.providers.profile_options import checked
 from groupage.activities.providers.sync_replies import failed_call, timed_out
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas import BatchStatus, ErrorClass, ProviderLimits
@@ -55,7 +56,7 @@ class AnthropicProvider:
 
     def __init__(self, name: str, settings: ProviderSettings) -> None:
         self.name = name
-        self._settings = settings
+        self._settings = settings = checked(name, settings)
         self._client = AnthropicClient(name, settings)
         self._owners: dict[str, str] = {}
         """Tag in the results of batches that have ended, "" for somebody else's: it never changes."""
@@ -285,6 +286,8 @@ class AnthropicProvider:
             return timed_out(call)
         except anthropic.AnthropicError as error:
             return failed_call(call, translate(error, f"{call.endpoint} for {call.wire_id}"))
+        except UnicodeEncodeError as error:
+            return failed_call(call, unsendable(error, call.endpoint))
         except ProviderError as error:
             return failed_call(call, error)
         return read_response(call, response)

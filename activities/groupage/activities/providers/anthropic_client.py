@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from groupage.activities.providers.anthropic_batches import read_http_date
 from groupage.activities.providers.anthropic_errors import translate
+from groupage.activities.providers.call_errors import unsendable
 from groupage.activities.providers.openai_errors import read_object
+from groupage.activities.providers.profile_options import read_secret, secret_of
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
+from groupage.schemas.secrets import know, know_address
 
 if TYPE_CHECKING:
     import httpx2
@@ -43,8 +46,9 @@ class AnthropicClient:
         import anthropic
 
         settings = self._settings
-        api_key = settings.api_key or os.environ.get(settings.api_key_env or " ") or None
-        base_url = settings.base_url or os.environ.get("ANTHROPIC_BASE_URL")
+        api_key = settings.api_key or secret_of(self._name, settings.api_key_env) or None
+        base_url = know_address(settings.base_url or os.environ.get("ANTHROPIC_BASE_URL"))
+        know(os.environ.get("ANTHROPIC_CUSTOM_HEADERS"))
         try:
             client = anthropic.AsyncAnthropic(
                 api_key=api_key,
@@ -63,6 +67,8 @@ class AnthropicClient:
                 code="no_api_key",
                 hint="set ANTHROPIC_API_KEY on the worker, or the profile's api_key",
             )
+        client.api_key = read_secret(self._name, client.api_key, "ANTHROPIC_API_KEY") or None
+        client.auth_token = read_secret(self._name, client.auth_token, "ANTHROPIC_AUTH_TOKEN") or None
         # Resources are imported when they are first named.
         _ = client.messages.batches.with_raw_response
         return client
@@ -79,6 +85,8 @@ class AnthropicClient:
             response = await request
         except anthropic.AnthropicError as error:
             raise translate(error, what) from error
+        except UnicodeEncodeError as error:
+            raise unsendable(error, what) from None
         return read_object(getattr(response, "http_response", response), what)
 
     async def open_results(self, batch_id: str, what: str) -> "httpx2.Response":

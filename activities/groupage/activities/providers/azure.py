@@ -28,6 +28,7 @@ from groupage.activities.providers.azure_tokens import (
 from groupage.activities.providers.base import Answer, SyncCall
 from groupage.activities.providers.openai import OpenAIProvider
 from groupage.activities.providers.openai_errors import NO_TOKEN
+from groupage.activities.providers.profile_options import secret_of
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
@@ -113,7 +114,7 @@ class AzureProvider(OpenAIProvider):
     def _key(self) -> str | None:
         settings = self._settings
         variable = settings.api_key_env or self._dialect.api_key_env
-        key = settings.api_key or os.environ.get(variable)
+        key = settings.api_key or secret_of(self.name, variable)
         if settings.api_key_env and not key:
             # A profile that names a variable means that one: no other identity is to stand in for it.
             raise ProviderError(

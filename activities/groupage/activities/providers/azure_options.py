@@ -26,6 +26,7 @@ from groupage.activities.providers.profile_options import given_options, wrong_s
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
+from groupage.schemas.secrets import know_address
 
 TOKEN_SCOPE = "https://cognitiveservices.azure.com/.default"  # noqa: S105 - an address, not a secret
 """Of Azure OpenAI's own guides; newer ones also name https://ai.azure.com/.default."""
@@ -95,7 +96,7 @@ def _deployments(text: str) -> dict[str, str]:
 
 def read_address(settings: ProviderSettings, dialect: Compatibility) -> Address:
     """Raises ProviderError(account) where none is set, or where what is set is no address."""
-    given = settings.base_url or _variable(dialect.base_url_env) or _variable(dialect.root_env)
+    given = know_address(settings.base_url or _variable(dialect.base_url_env) or _variable(dialect.root_env))
     if not given:
         raise ProviderError(
             "provider azure: no address is known",

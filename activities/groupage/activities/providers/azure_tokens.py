@@ -6,13 +6,13 @@ asynchronous ones need an HTTP library of their own, and some of them start a pr
 """
 
 import asyncio
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from groupage.activities.providers.openai_errors import NO_TOKEN
+from groupage.activities.providers.profile_options import secret_of
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
 
@@ -57,14 +57,14 @@ class GivenToken:
     """The token in AZURE_OPENAI_AD_TOKEN: nobody here can renew it."""
 
     async def get(self) -> str:
-        token = os.environ.get(TOKEN_VARIABLE)
+        token = secret_of("azure", TOKEN_VARIABLE)
         if not token:
             raise _no_token(f"{TOKEN_VARIABLE} is empty", ErrorClass.account)
         return token
 
     def may_retry(self, token: str) -> bool:
         """Only if another one has been put there since."""
-        return token != os.environ.get(TOKEN_VARIABLE)
+        return token != secret_of("azure", TOKEN_VARIABLE)
 
     async def close(self) -> None:
         return

@@ -48,6 +48,7 @@ from groupage.activities.providers.bedrock_runtime import Reply, bucket_s, conve
 from groupage.activities.providers.call_errors import after_refused_cancel, not_of_shape, raise_create_failed
 from groupage.activities.providers.compatibility import facts_of, limits_of_translated
 from groupage.activities.providers.native_bodies import native_body
+from groupage.activities.providers.profile_options import checked
 from groupage.activities.providers.sync_replies import failed_call, timed_out
 from groupage.activities.settings import ProviderSettings
 from groupage.activities.threads import detached, in_thread
@@ -69,7 +70,7 @@ class BedrockProvider:
 
     def __init__(self, name: str, settings: ProviderSettings) -> None:
         self.name = name
-        self._settings = settings
+        self._settings = settings = checked(name, settings)
         self._options = read_options(settings)
         self._clients = Clients(settings, self._options)
 

@@ -6,9 +6,12 @@ from typing import Any
 
 from groupage.activities.providers.bedrock_options import BedrockOptions, wrong
 from groupage.activities.settings import ProviderSettings
+from groupage.schemas.secrets import know
 
 POOL = 256
 """Connections kept open: sync calls at once are bounded by the job's policy, not here."""
+
+_SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK")
 
 
 class Clients:
@@ -35,6 +38,7 @@ class Clients:
 
         options, settings = self._options, self._settings
         if self._session is None:
+            know(*(os.environ.get(variable) for variable in _SECRETS))
             # boto3 itself reads AWS_DEFAULT_REGION only.
             region = options.region or os.environ.get("AWS_REGION") or None
             self._session = boto3.Session(profile_name=options.aws_profile or None, region_name=region)

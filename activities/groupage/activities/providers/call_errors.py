@@ -14,6 +14,10 @@ from groupage.schemas.errors import AmbiguousCreate, ProviderError
 NOT_SENT = "not_connected"
 """Code of an error before which not a byte of the request had left."""
 
+TOO_FEW = "too_few_records"
+"""Code of a batch that was refused for holding too few requests. It is transient, though the same call would fail
+again: no request is at fault, and they go again with others, or at last by sync (docs/cases.md IV-21)."""
+
 RETRY_AFTER_MAX_S = 3600.0
 """A server that asks for more is asked again after this."""
 
@@ -61,12 +65,27 @@ def connection_failed(cause: BaseException | None, what: str, detail: str, *, ti
     """A call of httpx2's without an answer. `cause` is httpx2's exception, `what` says what was tried."""
     import httpx2
 
-    if isinstance(cause, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError | httpx2.InvalidURL):
+    if isinstance(cause, httpx2.LocalProtocolError | httpx2.InvalidURL | UnicodeEncodeError):
+        return unsendable(cause, what)
+    if isinstance(cause, httpx2.UnsupportedProtocol):
         return ProviderError(f"{what}: {detail}", error_class=ErrorClass.account, code="configuration")
     if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout):
         return ProviderError(f"{what}: not connected: {detail}", error_class=ErrorClass.transient, code=NOT_SENT)
     code = "timeout" if timed_out else "connection_lost"
     return ProviderError(f"{what}: {detail}", error_class=ErrorClass.transient, code=code)
+
+
+def unsendable(cause: BaseException, what: str) -> ProviderError:
+    """A request that could not be written: a header or the address cannot be what it is, so a setting is wrong.
+
+    Without the library's own words, which are that header with the key in it, or that address with its password.
+    """
+    return ProviderError(
+        f"{what}: {type(cause).__name__}: a key, a header or the address cannot be sent as it is",
+        error_class=ErrorClass.account,
+        code="configuration",
+        hint="look for line ends, blanks and characters that are not ASCII in them (their text is not shown here)",
+    )
 
 
 def not_of_shape(what: str, missing: str) -> ProviderError:

@@ -25,6 +25,7 @@ from groupage.activities.providers.google_errors import of_one_request
 from groupage.activities.providers.native_bodies import native_body
 from groupage.activities.providers.openai_errors import create_failed
 from groupage.activities.providers.openai_files import save_body
+from groupage.activities.providers.profile_options import checked
 from groupage.activities.providers.sync_replies import failed_call, read_sync, timed_out
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas import BatchPhase, BatchStatus, ErrorClass, ProviderLimits
@@ -53,7 +54,7 @@ class GeminiProvider:
 
     def __init__(self, name: str, settings: ProviderSettings) -> None:
         self.name = name
-        self._settings = settings
+        self._settings = settings = checked(name, settings)
         self._client = GeminiClient(name, settings)
 
     # ----- what a batch may hold, and how a line is written -----

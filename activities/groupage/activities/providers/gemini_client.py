@@ -17,9 +17,11 @@ import orjson
 from groupage.activities.providers.compatibility import facts_of
 from groupage.activities.providers.gemini_errors import PieceRefused, answered, connection_error, translate
 from groupage.activities.providers.openai_errors import read_object
+from groupage.activities.providers.profile_options import secret_of
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
+from groupage.schemas.secrets import know_address
 
 if TYPE_CHECKING:
     import httpx2
@@ -49,15 +51,15 @@ class GeminiClient:
         settings, facts = self._settings, facts_of(self._name, self._settings)
         variable = facts.base_url_env.value if facts.base_url_env else ""
         usual = facts.base_url.value if facts.base_url else ""
-        base_url = settings.base_url or os.environ.get(variable or " ") or usual
+        base_url = know_address(settings.base_url or os.environ.get(variable or " ") or usual)
         if not base_url:
             raise _wrong(f"provider {self._name}: no address is known", f"set {variable} or the profile's base_url")
         names = [settings.api_key_env] if settings.api_key_env else [*KEYS]
-        key = settings.api_key or next((os.environ[name] for name in names if os.environ.get(name)), "")
+        key = settings.api_key or next(filter(None, (secret_of(self._name, name) for name in names)), "")
         if not key:
             hint = f"set {' or '.join(names)}, or name another variable (providers.{self._name}.api_key_env)"
             raise _wrong(f"provider {self._name}: no API key is known", hint)
-        return base_url.rstrip("/").removesuffix(f"/{VERSION}"), key.strip()
+        return base_url.rstrip("/").removesuffix(f"/{VERSION}"), key
 
     async def sdk(self) -> "genai.Client":
         async with self._connecting:
@@ -156,7 +158,7 @@ class GeminiClient:
 
         try:
             response = await self.send(method, path, content=None if body is None else orjson.dumps(body))
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeEncodeError) as error:
             raise connection_error(error, what) from error
         if not response.is_success:
             raise answered(response, what)

@@ -37,7 +37,7 @@ def translate(error: Exception, what: str) -> ProviderError | None:
     if isinstance(error, errors.APIError):
         response: Any = error.response
         return answered(response, what) if isinstance(response, httpx2.Response) else None
-    if isinstance(error, httpx2.HTTPError | httpx2.InvalidURL):
+    if isinstance(error, httpx2.HTTPError | httpx2.InvalidURL | UnicodeEncodeError):
         return connection_error(error, what)
     if isinstance(error, ValueError | KeyError | TypeError | AttributeError):
         # The SDK has read an answer that is not of its API: json.JSONDecodeError and pydantic's errors are ValueErrors.

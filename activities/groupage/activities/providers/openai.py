@@ -14,13 +14,19 @@ from typing import TYPE_CHECKING, Any
 from groupage.activities.answers import read_batch_line, read_reply
 from groupage.activities.providers.base import Answer, RemoteObject, ResultFile, Submission, SyncCall
 from groupage.activities.providers.batch_objects import furthest, read_time
-from groupage.activities.providers.call_errors import after_refused_cancel, raise_create_failed, retry_after_s
+from groupage.activities.providers.call_errors import (
+    after_refused_cancel,
+    raise_create_failed,
+    retry_after_s,
+    unsendable,
+)
 from groupage.activities.providers.compatibility import compatibility_of, facts_of, limits_of
 from groupage.activities.providers.openai_address import read_address
 from groupage.activities.providers.openai_batches import TAG_KEY, read_batch
 from groupage.activities.providers.openai_errors import create_failed, read_object, translate
 from groupage.activities.providers.openai_files import file_name, save_body, tag_of_file
 from groupage.activities.providers.openai_listing import listed
+from groupage.activities.providers.profile_options import checked
 from groupage.activities.providers.sync_replies import failed_call, read_sync, timed_out
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas import BatchStatus, ErrorClass, ProviderLimits
@@ -43,7 +49,7 @@ class OpenAIProvider:
 
     def __init__(self, name: str, settings: ProviderSettings) -> None:
         self.name = name
-        self._settings = settings
+        self._settings = settings = checked(name, settings)
         self._dialect = compatibility_of(name, settings)
         self._client: AsyncOpenAI | None = None
         self._connecting = asyncio.Lock()
@@ -271,6 +277,8 @@ class OpenAIProvider:
             return timed_out(call)
         except openai.OpenAIError as error:
             return failed_call(call, self._translated(error, f"{call.endpoint} for {call.wire_id}"))
+        except UnicodeEncodeError as error:
+            return failed_call(call, unsendable(error, call.endpoint))
         except ProviderError as error:
             return failed_call(call, error)
         return self._reply(call, response)
@@ -329,6 +337,8 @@ class OpenAIProvider:
             response = await request
         except openai.OpenAIError as error:
             raise self._translated(error, what) from error
+        except UnicodeEncodeError as error:
+            raise unsendable(error, what) from None
         return read_object(response.http_response, what)
 
     def _translated(self, error: "openai.OpenAIError", what: str) -> ProviderError:

@@ -3,9 +3,11 @@
 import os
 
 from groupage.activities.providers.compatibility import Compatibility
+from groupage.activities.providers.profile_options import secret_of
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
+from groupage.schemas.secrets import know_address
 
 
 def read_address(name: str, settings: ProviderSettings, dialect: Compatibility) -> tuple[str, str]:
@@ -13,7 +15,7 @@ def read_address(name: str, settings: ProviderSettings, dialect: Compatibility) 
 
     Raises ProviderError(account) where one is missing; a server of one's own may do without a key.
     """
-    base_url = settings.base_url or os.environ.get(dialect.base_url_env or " ") or dialect.base_url
+    base_url = know_address(settings.base_url or os.environ.get(dialect.base_url_env or " ") or dialect.base_url)
     if not base_url:
         raise ProviderError(
             f"provider {name}: no address is known",
@@ -22,7 +24,7 @@ def read_address(name: str, settings: ProviderSettings, dialect: Compatibility) 
             hint=f"set {dialect.base_url_env} or the profile's base_url",
         )
     key_env = settings.api_key_env or dialect.api_key_env
-    api_key = settings.api_key or os.environ.get(key_env or " ")
+    api_key = settings.api_key or secret_of(name, key_env)
     if not api_key and dialect.needs_key and base_url == dialect.base_url:
         raise ProviderError(
             f"provider {name}: no API key is known",

@@ -8,11 +8,12 @@ from groupage.activities.providers.base import Answer, SyncCall
 from groupage.schemas import ErrorClass, Outcome
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
+from groupage.schemas.secrets import redacted
 
 
 def no_reply(call: SyncCall, error_class: ErrorClass, code: str, message: str) -> Answer:
     """Nothing came that the model said."""
-    return Answer(call.wire_id, Outcome.failed, error_class, code, message[:FAILURE_MESSAGE_MAX])
+    return Answer(call.wire_id, Outcome.failed, error_class, code, redacted(message)[:FAILURE_MESSAGE_MAX])
 
 
 def timed_out(call: SyncCall) -> Answer:
@@ -37,6 +38,9 @@ def read_sync(
 
     `wait_s` tells what the headers ask for; it is used where the reply is an error that asks for nothing itself.
     """
+    if status >= 400:
+        # Some servers repeat a key that they refuse; this body is kept.
+        content = redacted(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
     try:
         body: Any = orjson.loads(content)
     except orjson.JSONDecodeError:

@@ -18,6 +18,7 @@ from groupage.activities.providers.call_errors import after_refused_cancel, not_
 from groupage.activities.providers.compatibility import facts_of, limits_of_translated
 from groupage.activities.providers.exact_json import dumps
 from groupage.activities.providers.native_bodies import native_body
+from groupage.activities.providers.profile_options import checked
 from groupage.activities.providers.vertex_bodies import echo_of, is_claude, model_path
 from groupage.activities.providers.vertex_clients import Clients
 from groupage.activities.providers.vertex_data import DataPlane, Json, open_plane
@@ -45,7 +46,7 @@ class VertexProvider:
 
     def __init__(self, name: str, settings: ProviderSettings) -> None:
         self.name = name
-        self._settings = settings
+        self._settings = settings = checked(name, settings)
         self._options = read_options(settings)
         self._clients = Clients(settings, self._options)
         self._planes: dict[str, DataPlane] = {}
