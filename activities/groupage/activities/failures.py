@@ -6,7 +6,8 @@
                         definitive classes: non_retryable; the others: next_retry_delay
     KeyConflict      -> "input.conflict", InputRefused -> "input.refused": non_retryable
     StoreError       -> "store.unavailable": retried by the activity's policy
-    anything else    -> left as it is: Temporal names the failure by its class and retries it
+    anything else    -> left as it is: Temporal names the failure by its class and retries it; its text is told
+                        without the secret that may be in it
 
 Messages are cut: the server keeps 4 KiB of a failure.
 """
@@ -20,8 +21,9 @@ from groupage.activities.providers.bad_lines import OF_ALL_LINES, bad_lines
 from groupage.schemas import BatchError, ErrorClass
 from groupage.schemas.errors import AmbiguousCreate, GroupageError, InputRefused, KeyConflict, ProviderError, StoreError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
+from groupage.schemas.secrets import redacted, tells_a_secret
 from temporalio import activity
-from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
 
 DEFINITIVE = frozenset(
     {
@@ -134,7 +136,13 @@ def reported() -> Generator[None, None, None]:
         yield
     except GroupageError as error:
         failure = to_application_error(error, activity.info().attempt)
-        activity.logger.info("%s: %s", failure.type, failure.message, exc_info=error)
+        # The text is clean; a library's error that it was raised from may not be.
+        cause = None if tells_a_secret(error) else error
+        activity.logger.info("%s: %s", failure.type, failure.message, exc_info=cause)
         # Without the chain of causes: the server keeps 4 KiB of a failure, and SDKs' stack traces would take the
         # place of the one line that says what is wrong (`temporal workflow describe`, Web UI).
         raise failure from None
+    except Exception as error:
+        if isinstance(error, FailureError) or not tells_a_secret(error):
+            raise
+        raise ApplicationError(cut(redacted(str(error))), type=type(error).__name__) from None
