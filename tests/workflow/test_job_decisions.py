@@ -217,3 +217,38 @@ async def test_a_late_decision_still_escalates_in_time(jobs, world):
     summary = await handle.result()
     assert summary.finished_at <= summary.deadline_at
     assert summary.outcomes["succeeded"] == 2000 - 498
+
+
+async def attribute(handle, name: str) -> str:
+    return (await handle.describe()).typed_search_attributes.get(SearchAttributeKey.for_keyword(name))
+
+
+async def test_a_key_revoked_while_batches_run_is_shown_as_stuck_until_it_works_again(jobs, world):
+    """Promise 4, "says before why not": the job is told by its shards, which look on all the same."""
+    handle = await jobs.start()
+    await jobs.until(handle, lambda s: s.shards_running == 10, step_s=60)
+    assert (await jobs.status(handle)).health is Health.on_track
+    world.key_revoked = True
+    status = await jobs.until(handle, lambda s: s.health is Health.stuck, step_s=60)
+    assert status.state is JobState.running
+    assert status.reason.startswith("openai refuses the account, 10 of 10 running batches")
+    assert "wrong API key" in status.reason
+    assert "mend the key" in status.next_step
+    assert await attribute(handle, "GroupageHealth") == "stuck"
+    world.key_revoked = False
+    status = await jobs.until(handle, lambda s: s.health is Health.on_track, step_s=60)
+    assert status.reason == ""
+    assert await attribute(handle, "GroupageHealth") == "on_track"
+    assert (await handle.result()).state is JobState.completed
+    assert set(world.sent.values()) == {1}
+
+
+async def test_a_workers_full_disk_is_shown_and_the_answers_are_collected_once_there_is_room(jobs, world):
+    world.disk_full_s = 3600.0
+    handle = await jobs.start()
+    status = await jobs.until(handle, lambda s: s.health is Health.stuck, step_s=60)
+    assert status.reason.startswith("a worker's disk is full, 10 of 10 running batches")
+    assert "make room" in status.next_step
+    summary = await handle.result()
+    assert summary.state is JobState.completed
+    assert set(world.sent.values()) == {1}

@@ -73,6 +73,8 @@ class Script:
     """Server seconds for which nobody can tell whether the create call made a batch."""
     lost: bool = False
     """It made none, as turns out at the end of the doubt."""
+    gone: bool = False
+    """The provider does not know its batch any more."""
     waste: Decimal = Decimal(0)
 
 
@@ -124,6 +126,11 @@ class World:
         self.prepare_error: ApplicationError | None = None
         self.estimate: Decimal | None = Decimal(1)
         self.unpriced = 0
+        self.key_revoked = False
+        """Looks at batches are refused for the account."""
+        self.disk_full_s = 0.0
+        """Server seconds from the first collecting on for which the worker has no room."""
+        self.full_since: datetime | None = None
         self.left_behind: list[str] = []
         self.clean_up_s = 0.0
         self.prepare_s = 0.0
@@ -323,8 +330,13 @@ class World:
     async def await_batch(self, argument: AwaitBatch) -> BatchStatus:
         self.calls["await_batch"] += 1
         batch = self.batches[argument.batch_id]
+        if batch.script.gone:
+            raise failure(BatchError(error_class=ErrorClass.missing, code="not_found", message="the batch is gone"))
+        if self.key_revoked:
+            refusal = BatchError(error_class=ErrorClass.account, code="invalid_api_key", message="wrong API key")
+            raise failure(refusal) if argument.tell_refusals else in_doubt()
         status = self._status(batch, await self.now())
-        if status.phase.ended:
+        if status.phase.ended or argument.report_at is not None:
             return status
         raise ApplicationError(
             "in progress",
@@ -350,6 +362,11 @@ class World:
     @activity.defn(name="collect_batch")
     async def collect_batch(self, argument: CollectBatch) -> ShardReport:
         self.calls["collect_batch"] += 1
+        if self.disk_full_s:
+            now = await self.now()
+            self.full_since = self.full_since or now
+            if now < self.full_since + timedelta(seconds=self.disk_full_s):
+                raise failure(BatchError(error_class=ErrorClass.transient, code="disk_full", message="no space left"))
         key = (argument.shard.round, argument.shard.shard)
         members = self.members[key]
         status = argument.status

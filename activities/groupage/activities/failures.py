@@ -6,19 +6,23 @@
                         definitive classes: non_retryable; the others: next_retry_delay
     KeyConflict      -> "input.conflict", InputRefused -> "input.refused": non_retryable
     StoreError       -> "store.unavailable": retried by the activity's policy
+    a full disk      -> "worker.disk_full", detail BatchError: retried, maybe by a worker with more room
     anything else    -> left as it is: Temporal names the failure by its class and retries it; its text is told
                         without the secret that may be in it
 
 Messages are cut: the server keeps 4 KiB of a failure.
 """
 
+import errno
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 from groupage.activities.providers.bad_lines import OF_ALL_LINES, bad_lines
+from groupage.activities.providers.call_errors import TOO_FEW
 from groupage.schemas import BatchError, ErrorClass
+from groupage.schemas.activity_calls import COLLECT_BATCH, DISK_FULL, SUBMIT_BATCH
 from groupage.schemas.errors import AmbiguousCreate, GroupageError, InputRefused, KeyConflict, ProviderError, StoreError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
 from groupage.schemas.secrets import redacted, tells_a_secret
@@ -41,6 +45,12 @@ workflow as well, because only it knows what else of ours fills the quota."""
 RETRY_DELAYS_S = {ErrorClass.rate_limit: 20.0, ErrorClass.transient: 5.0, ErrorClass.unknown: 10.0}
 """First pause by class where the server names none; it doubles with each attempt."""
 RETRY_DELAY_MAX_S = 300.0
+
+
+DISK_IS_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+SHOWN_BY_WORKFLOW = frozenset({COLLECT_BATCH.name, SUBMIT_BATCH.name})
+"""Activities that fail for good at the third attempt that finds the disk full: their workflow says so, and tries on."""
+DISK_FULL_ATTEMPTS = 3
 
 
 def cut(text: str, limit: int = FAILURE_MESSAGE_MAX) -> str:
@@ -70,7 +80,7 @@ def to_application_error(error: GroupageError, attempt: int) -> ApplicationError
     """What is raised from an activity for one of our errors."""
     message = cut(f"{error} ({error.hint})" if error.hint else str(error))
     if isinstance(error, ProviderError):
-        definitive = error.error_class in DEFINITIVE
+        definitive = error.error_class in DEFINITIVE or error.code == TOO_FEW
         # After a create without an answer the next attempt only looks. Attempts that waited for proof before
         # count as well and would make that a matter of minutes.
         counted = 1 if isinstance(error, AmbiguousCreate) else attempt
@@ -103,12 +113,23 @@ def to_application_error(error: GroupageError, attempt: int) -> ApplicationError
     return ApplicationError(message, type=type(error).__name__, non_retryable=True)
 
 
-def retried(error: ProviderError, attempt: int) -> ApplicationError:
+def disk_full(error: OSError, activity_type: str, attempt: int) -> ApplicationError:
+    """No fault of a request or of the provider. `error` is one of DISK_IS_FULL."""
+    message = cut(f"no space left on the worker's disk: {error}")
+    return ApplicationError(
+        message,
+        BatchError(error_class=ErrorClass.transient, code=DISK_FULL, message=message),
+        type="worker.disk_full",
+        non_retryable=activity_type in SHOWN_BY_WORKFLOW and attempt >= DISK_FULL_ATTEMPTS,
+    )
+
+
+def retried(error: ProviderError, attempt: int, slowly_s: float = RETRY_DELAY_MAX_S) -> ApplicationError:
     """A provider's error that must not end the activity whatever its class: "cannot see" is not "failed".
 
     Classes that do not pass by themselves are asked again slowly.
     """
-    delay_s = RETRY_DELAY_MAX_S if error.error_class in DEFINITIVE else RETRY_DELAYS_S[ErrorClass.transient]
+    delay_s = slowly_s if error.error_class in DEFINITIVE else RETRY_DELAYS_S[ErrorClass.transient]
     delay_s = max(retry_delay_s(error.error_class, error.retry_after_s, attempt), delay_s)
     return ApplicationError(
         cut(str(error)),
@@ -143,6 +164,8 @@ def reported() -> Generator[None, None, None]:
         # place of the one line that says what is wrong (`temporal workflow describe`, Web UI).
         raise failure from None
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in DISK_IS_FULL:
+            raise disk_full(error, activity.info().activity_type, activity.info().attempt) from None
         if isinstance(error, FailureError) or not tells_a_secret(error):
             raise
         raise ApplicationError(cut(redacted(str(error))), type=type(error).__name__) from None

@@ -9,7 +9,7 @@ says nothing about the batch (docs/cases.md PO-02, PO-03, PO-22).
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from groupage.activities.failures import retried, waiting
+from groupage.activities.failures import RETRY_DELAY_MAX_S, retried, waiting
 from groupage.activities.heartbeat import heartbeating
 from groupage.activities.intents import claim, new_intent, read_log, settled_at
 from groupage.activities.late import read_report
@@ -28,6 +28,8 @@ ELAPSED_SHARE = 0.05
 """A pause is at most this share of the time waited so far: the end is noticed at most 5 % late."""
 ETA_SHARE = 0.5
 """And at most this share of the time still needed at the pace seen so far."""
+REFUSED_POLLS = 4
+"""A look that the provider refuses for the account is tried again after so many times `poll_s`: it is slow to mend."""
 PROGRESS_CALLS = 8
 """Looks at once when the progress of a round is asked for."""
 
@@ -47,6 +49,8 @@ class Watch(Message):
     """Requests a second between the last two changes of the count."""
     missing_since: datetime | None = None
     """First 404 of an unbroken row of them."""
+    refused_since: datetime | None = None
+    """First look of an unbroken row of those that were refused for the account."""
     files_late_since: datetime | None = None
     """First look at which the batch had ended without the files that it must have."""
     next_in_s: float = 0.0
@@ -70,7 +74,8 @@ async def await_batch(context: Context, request: AwaitBatch) -> BatchStatus:
     """One look. Returns when there is something to tell, else raises `waiting` or a retryable error.
 
     There is something to tell when the batch has ended, or when `report_at` has passed and the phase is
-    not `seen` any more. Raises ProviderError(missing) for a batch that has been invisible for too long.
+    not `seen` any more. Raises ProviderError(missing) for a batch that has been invisible for too long and that
+    no listing shows, and, if that is to be told, ProviderError(account) at the second look in a row that is refused.
     """
     before = _last_watch()
     provider = context.provider_of(request.shard.job)
@@ -118,9 +123,23 @@ def _not_seen(
                 code=error.code,
                 status=error.status,
             )
-    watch = watch.model_copy(update={"looked_at": now, "missing_since": missing_since, "problem": str(error)[:300]})
+    refused_since = None
+    if error.error_class is ErrorClass.account:
+        refused_since = (before.refused_since if before else None) or now
+    watch = watch.model_copy(
+        update={
+            "looked_at": now,
+            "missing_since": missing_since,
+            "refused_since": refused_since,
+            "problem": str(error)[:300],
+        }
+    )
     activity.heartbeat(watch)
-    if error.error_class in {ErrorClass.account, ErrorClass.invalid, ErrorClass.too_large, ErrorClass.quota}:
+    if refused_since is not None:
+        if request.tell_refusals and refused_since != now:
+            return ProviderError(str(error), error_class=error.error_class, code=error.code, status=error.status)
+        return retried(error, 1, min(RETRY_DELAY_MAX_S, REFUSED_POLLS * request.poll_s))
+    if error.error_class in {ErrorClass.invalid, ErrorClass.too_large, ErrorClass.quota}:
         return retried(error, activity.info().attempt)
     delay_s = max(request.poll_s, error.retry_after_s or 0.0)
     return waiting(f"could not look at {request.batch_id}: {error}", delay_s=delay_s)

@@ -19,6 +19,9 @@ from groupage.schemas.states import BatchPhase, ErrorClass, FailureAction, Route
 from groupage.schemas.written import Written
 from pydantic import Field
 
+DISK_FULL = "disk_full"
+"""Code of a failure for want of space on the worker's disk."""
+
 In = TypeVar("In", bound=Message)
 Out = TypeVar("Out", bound=Message)
 
@@ -123,6 +126,8 @@ class AwaitBatch(Message):
     poll_s: float
     seen: BatchPhase | None = None
     report_at: datetime | None = None
+    tell_refusals: bool = False
+    """Fail for good once looks in a row are refused for the account, so that it can be shown; else look on."""
 
 
 class CancelBatch(Message):

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from groupage.schemas._base import Message
-from groupage.schemas.batches import ShardRef
+from groupage.schemas.batches import BatchError, ShardRef
 from groupage.schemas.jobs import JobPolicy
 
 BATCH_JOB = "BatchJob"
@@ -13,6 +13,8 @@ TASK_QUEUE = "groupage"
 
 SIGNAL_SHARD_DONE = "shard_done"
 """To BatchJob, from each ProviderBatch; argument ShardReport. Twice for one shard counts once."""
+SIGNAL_SHARD_TROUBLE = "shard_trouble"
+"""To BatchJob, from a ProviderBatch that cannot go on until a person acts, and when that is over; argument ShardTrouble."""
 SIGNAL_STOP = "stop"
 """To ProviderBatch: cancel the provider batch, harvest, report. Argument StopBatch."""
 UPDATE_DECIDE = "decide"
@@ -35,6 +37,14 @@ class StopBatch(Message):
 
     reason: str
     settle_s: float
+
+
+class ShardTrouble(Message):
+    """`error` None: it is over."""
+
+    round: int
+    shard: int
+    error: BatchError | None = None
 
 
 class ProviderBatchInput(Message):

@@ -101,7 +101,7 @@ async def test_PO_03_a_revoked_key_is_shown_but_does_not_give_the_batch_up(world
     shard = world.shard()
     batch_id = (await world.submit(shard)).batch_id
     emulator.faults(calls=[{"call": "batches.retrieve", "action": "error", "status": 401}])
-    failed, _ = await one_look(world, world.awaiting(shard, batch_id))
+    failed, _ = await one_look(world, world.awaiting(shard, batch_id, poll_s=30))
     assert failed.type == "provider.account"
     assert not failed.non_retryable
     assert not benign(failed), "somebody has to see it"
@@ -110,6 +110,30 @@ async def test_PO_03_a_revoked_key_is_shown_but_does_not_give_the_batch_up(world
 
 async def test_PO_01_404_after_create_and_in_mid_run_is_not_the_end(world, emulator):
     shard = world.shard()
+async def test_PO_03_looks_that_are_refused_twice_in_a_row_are_told_once_and_go_on(world, emulator):
+    shard = world.shard()
+    batch_id = (await world.submit(shard)).batch_id
+    refused = {"call": "batches.retrieve", "action": "error", "status": 401}
+    emulator.faults(calls=[{**refused, "nth": [1, 3, 4, 5]}])
+    telling = world.awaiting(shard, batch_id, tell_refusals=True)
+    details, told = None, []
+    for _ in range(4):
+        failed, details = await one_look(world, telling, details)
+        told.append((failed.type, failed.non_retryable))
+    assert told == [
+        ("provider.account", False),
+        ("waiting", False),
+        ("provider.account", False),
+        ("provider.account", True),
+    ]
+    # Shown by now: it goes on looking, and says at the first look that succeeds that it can see again.
+    shown = world.awaiting(shard, batch_id, report_at=datetime.now(UTC))
+    failed, details = await one_look(world, shown, details)
+    assert (failed.type, failed.non_retryable) == ("provider.account", False)
+    seen, _ = await one_look(world, shown, details)
+    assert not seen.phase.ended
+
+
     batch_id = (await world.submit(shard)).batch_id
     emulator.faults(calls=[{"call": "batches.retrieve", "action": "error", "status": 404, "nth": [1, 3]}])
     emulator.finish()

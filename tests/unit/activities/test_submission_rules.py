@@ -1,9 +1,11 @@
 """The rules beside the calls: windows of doubt, pauses between looks, verdicts on orphans, failures."""
 
+import dataclasses
+import errno
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from groupage.activities.failures import DEFINITIVE, retried, retry_delay_s, to_application_error
+from groupage.activities.failures import DEFINITIVE, reported, retried, retry_delay_s, to_application_error
 from groupage.activities.intents import (
     Intent,
     IntentEnd,
@@ -25,6 +27,8 @@ from groupage.schemas.limits import FAILURE_MESSAGE_MAX
 from groupage.store.objects import Store, open_store
 from hypothesis import given
 from hypothesis import strategies as st
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 TOKEN = "gabcdef-abcdefghijklm"
@@ -200,6 +204,29 @@ def test_after_an_ambiguous_create_the_next_look_is_soon_however_often_was_waite
 )
 def test_SDK_06_the_server_is_never_asked_sooner_than_it_wished(attempt, wish, error_class):
     assert retry_delay_s(error_class, wish, attempt) >= max(wish or 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "attempt", "shown"),
+    [("collect_batch", 1, False), ("collect_batch", 3, True), ("submit_batch", 3, True), ("finalize_job", 9, False)],
+)
+def test_a_full_disk_is_retried_and_then_shown_by_the_shards_workflow(name, attempt, shown):
+    def full():
+        with reported():
+            raise OSError(errno.ENOSPC, "No space left on device", "/spool/x")
+
+    environment = ActivityEnvironment()
+    environment.info = dataclasses.replace(environment.info, activity_type=name, attempt=attempt)
+    with pytest.raises(ApplicationError) as failure:
+        environment.run(full)
+    assert (failure.value.type, failure.value.non_retryable) == ("worker.disk_full", shown)
+    assert failure.value.details[0].code == "disk_full"
+    assert "/spool/x" in failure.value.message
+
+
+def test_other_errors_of_the_disk_stay_what_they_are():
+    with pytest.raises(PermissionError), reported():
+        raise PermissionError(errno.EACCES, "Permission denied")
 
 
 def test_the_store_is_retried_and_a_conflict_is_not():

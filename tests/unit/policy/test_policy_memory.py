@@ -3,13 +3,33 @@
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from groupage.schemas import ErrorClass, FailureAction, JobPolicy, JobRef, Outcome, Route, ShardReport
+from groupage.schemas import (
+    BatchError,
+    ErrorClass,
+    FailureAction,
+    Health,
+    JobPolicy,
+    JobRef,
+    Outcome,
+    Route,
+    ShardReport,
+)
 from groupage.schemas.activity_calls import PreparedJob
 from groupage.schemas.batches import ShardRef
 from groupage.schemas.limits import PAYLOAD_MAX_BYTES
-from groupage.workflows.memory import LEFT_BEHIND_NAMED, JobArgument, JobMemory, RoundMemory, absorb, left_behind_named
+from groupage.schemas.signals import ShardTrouble
+from groupage.workflows.memory import (
+    LEFT_BEHIND_NAMED,
+    JobArgument,
+    JobMemory,
+    RoundMemory,
+    absorb,
+    left_behind_named,
+    note_trouble,
+)
 from groupage.workflows.shard_reports import unsettled
 from groupage.workflows.steps import finish_round
+from groupage.workflows.view import health, reason
 from pydantic_core import to_json
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
@@ -125,3 +145,22 @@ def test_a_shard_that_settles_just_before_the_planning_has_an_action_for_every_c
         assert m.actions[error_class] is FailureAction.sync
     assert m.actions.get(ErrorClass.invalid) is not FailureAction.sync
     assert m.ending is None
+
+
+def test_a_shards_trouble_is_forgotten_when_it_is_over_or_the_shard_has_ended():
+    m = memory(current=a_round(running=[3, 4], next_batch=5))
+    refusal = BatchError(error_class=ErrorClass.account, message="wrong key " + "x" * 5000)
+    for _ in range(2):
+        note_trouble(m, ShardTrouble(round=0, shard=3, error=refusal))
+    assert m.current is not None
+    assert (m.current.troubled, health(m)) == ([3], Health.at_risk)
+    assert "1 of 2 running batches" in reason(m)
+    note_trouble(m, ShardTrouble(round=0, shard=4, error=refusal))
+    note_trouble(m, ShardTrouble(round=0, shard=9, error=refusal))
+    note_trouble(m, ShardTrouble(round=1, shard=3, error=refusal))
+    assert (m.current.troubled, health(m)) == ([3, 4], Health.stuck)
+    assert m.current.trouble is not None
+    assert len(m.current.trouble.message) <= 500
+    absorb(m, report())
+    note_trouble(m, ShardTrouble(round=0, shard=4))
+    assert (m.current.troubled, m.current.trouble, health(m)) == ([], None, Health.on_track)

@@ -37,11 +37,27 @@ with workflow.unsafe.imports_passed_through():
         ReadProgress,
     )
     from groupage.schemas.ids import job_workflow_id
-    from groupage.schemas.signals import BATCH_JOB, QUERY_STATUS, SIGNAL_SHARD_DONE, UPDATE_CANCEL, UPDATE_DECIDE
+    from groupage.schemas.signals import (
+        BATCH_JOB,
+        QUERY_STATUS,
+        SIGNAL_SHARD_DONE,
+        SIGNAL_SHARD_TROUBLE,
+        UPDATE_CANCEL,
+        UPDATE_DECIDE,
+        ShardTrouble,
+    )
     from groupage.workflows.alarm import Alarm
     from groupage.workflows.calls import failure_of, start
     from groupage.workflows.door import refuse_unknown
-    from groupage.workflows.memory import JobArgument, JobMemory, RoundMemory, absorb, close_round, left_behind_named
+    from groupage.workflows.memory import (
+        JobArgument,
+        JobMemory,
+        RoundMemory,
+        absorb,
+        close_round,
+        left_behind_named,
+        note_trouble,
+    )
     from groupage.workflows.policy.pace import poll_s
     from groupage.workflows.policy.questions import SUITABLE
     from groupage.workflows.rounds import RoundRunner
@@ -124,6 +140,12 @@ class BatchJob:
     def shard_done(self, report: ShardReport) -> None:
         """A shard's report, from its ProviderBatch. Twice for one shard counts once."""
         absorb(self._m, report)
+        self._poke()
+
+    @workflow.signal(name=SIGNAL_SHARD_TROUBLE)
+    def shard_trouble(self, trouble: ShardTrouble) -> None:
+        """A shard cannot go on until a person acts, or can again."""
+        note_trouble(self._m, trouble)
         self._poke()
 
     @workflow.update(name=UPDATE_DECIDE)

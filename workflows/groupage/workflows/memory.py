@@ -8,9 +8,10 @@ it stays below PAYLOAD_MAX_BYTES (tested).
 from datetime import datetime
 from decimal import Decimal
 
-from groupage.schemas import ErrorClass, FailureAction, Health, JobSpec, JobState, Outcome, ShardReport
+from groupage.schemas import BatchError, ErrorClass, FailureAction, Health, JobSpec, JobState, Outcome, ShardReport
 from groupage.schemas.activity_calls import PreparedJob
 from groupage.schemas.batches import NOT_TO_BE_SENT
+from groupage.schemas.signals import ShardTrouble
 from groupage.schemas.states import BatchPhase
 from groupage.schemas.written import NotesUnknown
 from groupage.workflows.policy.estimate import remember
@@ -56,6 +57,10 @@ class RoundMemory(BaseModel):
     first_error: str = ""
     account_cleared: int = 0
     """Account failures that a person has decided on."""
+    troubled: list[int] = Field(default_factory=list)
+    """Running shards that cannot go on until a person acts."""
+    trouble: BatchError | None = None
+    """What the first of them ran into."""
     completed_seen: int = 0
     completed_at: datetime | None = None
     unsent: int = 0
@@ -162,6 +167,7 @@ def absorb(memory: JobMemory, report: ShardReport) -> bool:
     key = f"{report.round}-{report.shard}"
     if current is not None and report.round == current.round and report.shard in current.running:
         current.running.remove(report.shard)
+        forget_trouble(current, report.shard)
         _count(memory, current, report)
         if report.unsettled:
             current.unsettled += 1
@@ -176,6 +182,25 @@ def absorb(memory: JobMemory, report: ShardReport) -> bool:
         memory.waste_usd += report.cost_usd + report.waste_usd
         return True
     return False
+
+
+def note_trouble(memory: JobMemory, trouble: ShardTrouble) -> None:
+    """Take note of what a running shard says of itself."""
+    current = memory.current
+    if current is None or trouble.round != current.round or trouble.shard not in current.running:
+        return
+    if trouble.error is None:
+        forget_trouble(current, trouble.shard)
+    elif trouble.shard not in current.troubled:
+        current.troubled.append(trouble.shard)
+        shown = trouble.error.model_copy(update={"message": trouble.error.message[:TEXT_MAX]})
+        current.trouble = current.trouble or shown
+
+
+def forget_trouble(current: RoundMemory, shard: int) -> None:
+    current.troubled = [n for n in current.troubled if n != shard]
+    if not current.troubled:
+        current.trouble = None
 
 
 def count_sync(memory: JobMemory, report: ShardReport) -> None:

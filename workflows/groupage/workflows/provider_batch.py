@@ -11,12 +11,13 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError
 
 with workflow.unsafe.imports_passed_through():
-    from groupage.schemas import BatchError, BatchPhase, BatchStatus, ErrorClass, ShardReport
+    from groupage.schemas import BatchError, BatchPhase, BatchStatus, ErrorClass, Message, ShardReport
     from groupage.schemas.activity_calls import (
         AWAIT_BATCH,
         CANCEL_BATCH,
         CLEAN_UP_BATCH,
         COLLECT_BATCH,
+        DISK_FULL,
         SUBMIT_BATCH,
         AwaitBatch,
         CancelBatch,
@@ -29,12 +30,15 @@ with workflow.unsafe.imports_passed_through():
     from groupage.schemas.signals import (
         PROVIDER_BATCH,
         SIGNAL_SHARD_DONE,
+        SIGNAL_SHARD_TROUBLE,
         SIGNAL_STOP,
         ProviderBatchInput,
+        ShardTrouble,
         StopBatch,
     )
     from groupage.workflows.calls import failure_of, start
     from groupage.workflows.policy.quota import ATTEMPTS, pause_s
+    from groupage.workflows.policy.troubles import needs_a_person
     from groupage.workflows.shard_reports import needed_harvest, needs_harvest, not_run, refused_for_quota, unsettled
 
 _CUT_SHORT_S = 60.0
@@ -65,6 +69,7 @@ class ProviderBatch:
         self._attempted = False
         self._dead_ids: list[str] = []
         self._pauses = 0
+        self._troubled = False
         if argument.stop is not None:
             self.stop(argument.stop)
         # A successor cannot know whether the shard before it submitted: it has to look.
@@ -101,7 +106,10 @@ class ProviderBatch:
                 return await self._finish(not_run(self._shard, self._requests, self._stop.reason))
             submitted = await self._submit()
             if isinstance(submitted, BatchError):
-                if submitted.error_class is ErrorClass.quota and await self._pause(submitted):
+                full = submitted.code == DISK_FULL
+                if full:
+                    await self._trouble(submitted)
+                if (full or submitted.error_class is ErrorClass.quota) and await self._pause(submitted):
                     continue
                 return await self._refused(submitted)
             if submitted is None:
@@ -112,6 +120,7 @@ class ProviderBatch:
 
     async def _follow(self, submitted: SubmittedBatch) -> ShardReport | None:
         """The batch to its end; None where the provider had no quota for it and it is to be submitted again."""
+        await self._trouble(None)
         self._requests = submitted.requests or self._requests
         self._keep(submitted.input_files)
         if submitted.report is not None:
@@ -171,6 +180,8 @@ class ProviderBatch:
                     batch_id=submitted.batch_id,
                     submitted_at=submitted.submitted_at,
                     poll_s=self._poll_s,
+                    report_at=workflow.now() if self._troubled else None,
+                    tell_refusals=not self._troubled,
                 ),
                 summary=f"wait for {submitted.batch_id}",
             )
@@ -186,11 +197,15 @@ class ProviderBatch:
                 if failure.error_class is ErrorClass.missing:
                     return self._gone(submitted.batch_id, failure)
                 # "Cannot see" is not "failed" (docs/cases.md PO-03): a revoked key may come back.
+                if failure.error_class is ErrorClass.account and not self._troubled:
+                    await self._trouble(failure)
+                    continue
                 if not await self._pause(failure):
                     self.stop(StopBatch(reason=failure.message, settle_s=self._policy.settle.total_seconds()))
             else:
                 if status.phase.ended:
                     return status
+                await self._trouble(None)
         return None
 
     def _gone(self, batch_id: str, failure: BatchError) -> BatchStatus:
@@ -318,6 +333,8 @@ class ProviderBatch:
                 report = await start(COLLECT_BATCH, argument, summary=f"collect {status.batch_id or 'the refusal'}")
             except ActivityError as error:
                 failure = failure_of(error)
+                if needs_a_person(failure):
+                    await self._trouble(failure)
                 # The answers are there and paid for: nothing but their loss ends the trying.
                 if failure.error_class is not ErrorClass.missing and await self._pause(failure, heed_stop=False):
                     continue
@@ -350,12 +367,23 @@ class ProviderBatch:
 
     async def _report(self, report: ShardReport) -> None:
         """Tell the job, whichever run of it is alive. A job that has ended needs no report: it is our result as well."""
+        await self._signal(SIGNAL_SHARD_DONE, report)
+
+    async def _trouble(self, error: BatchError | None) -> None:
+        """Show what passes only when a person acts, once, and that it is over; a report says so as well."""
+        if self._troubled == (error is not None):
+            return
+        self._troubled = error is not None
+        shard = self._shard
+        await self._signal(SIGNAL_SHARD_TROUBLE, ShardTrouble(round=shard.round, shard=shard.shard, error=error))
+
+    async def _signal(self, name: str, message: Message) -> None:
         job = self._shard.job
         handle = workflow.get_external_workflow_handle(job_workflow_id(job.tenant, job.key))
         try:
-            await handle.signal(SIGNAL_SHARD_DONE, report)
+            await handle.signal(name, message)
         except FailureError as error:
-            workflow.logger.info("%s: the job did not take the report: %s", self._shard.tag, error.message)
+            workflow.logger.info("%s: the job did not take %s: %s", self._shard.tag, name, error.message)
 
     async def _clean_up(self, batch_id: str) -> list[str]:
         self._say("Cleaning up", f"deleting {len(self._files)} files at the provider")

@@ -15,7 +15,7 @@ from groupage.schemas.activity_calls import RUN_SYNC_SHARD, RunSyncShard
 from groupage.schemas.ids import shard_workflow_id
 from groupage.schemas.signals import PROVIDER_BATCH, SIGNAL_STOP, ProviderBatchInput, StopBatch
 from groupage.workflows.calls import failure_of, start
-from groupage.workflows.memory import JobMemory, RoundMemory, absorb, count_sync
+from groupage.workflows.memory import JobMemory, RoundMemory, absorb, count_sync, forget_trouble
 from groupage.workflows.policy.pace import lane_pace, shard_requests, sync_lanes
 from groupage.workflows.shard_reports import lost, not_run, unsettled
 from temporalio import workflow
@@ -136,6 +136,7 @@ class RoundRunner:
             return
         workflow.logger.warning("shard %s ended without a report (%s): starting it again", shard, message)
         self._round.restarts[shard] = restarts + 1
+        forget_trouble(self._round, shard)
         self._lost.append(shard)
 
     async def stop_batches(self, reason: str, settle_s: float, wait_s: float, *, not_started: bool = False) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from groupage.schemas import Health, JobSpec, JobState, JobStatus, Summary, final_job_state
 from groupage.workflows.memory import JobMemory
 from groupage.workflows.policy.questions import how_to_decide
+from groupage.workflows.policy.troubles import trouble_health, trouble_reason, what_to_do
 from temporalio.common import SearchAttributeKey, SearchAttributePair, SearchAttributeUpdate, TypedSearchAttributes
 
 STATE = SearchAttributeKey.for_keyword("GroupageState")
@@ -18,7 +19,7 @@ DEADLINE = SearchAttributeKey.for_datetime("GroupageDeadline")
 
 def changed_attributes(spec: JobSpec, memory: JobMemory) -> list[SearchAttributeUpdate[Any]]:
     """The attributes that differ from what was upserted last; remembers them as upserted."""
-    now = {**memory.published, "GroupageState": memory.state.value, "GroupageHealth": memory.health.value}
+    now = {**memory.published, "GroupageState": memory.state.value, "GroupageHealth": health(memory).value}
     updates: list[SearchAttributeUpdate[Any]] = []
     if not memory.published:
         updates += [TENANT.value_set(spec.tenant), PROVIDER.value_set(spec.provider)]
@@ -63,7 +64,7 @@ def job_status(spec: JobSpec, memory: JobMemory, workflow_id: str) -> JobStatus:
         key=spec.key,
         provider=spec.provider,
         state=memory.state,
-        health=memory.health,
+        health=health(memory),
         reason=reason(memory),
         next_step=next_step(memory, workflow_id),
         requests=prepared.requests if prepared is not None else 0,
@@ -92,6 +93,14 @@ def shards_running(memory: JobMemory) -> int:
     return current.next_batch + current.next_sync - current.done
 
 
+def health(memory: JobMemory) -> Health:
+    """A shard's trouble counts for more than a guess about when the batches end."""
+    current = memory.current
+    if memory.question is None and current is not None and current.troubled:
+        return trouble_health(len(current.troubled), len(current.running))
+    return memory.health
+
+
 def reason(memory: JobMemory) -> str:
     """Why the job is in its state, if that is not plain."""
     if memory.question is not None:
@@ -100,10 +109,17 @@ def reason(memory: JobMemory) -> str:
         return memory.failed_reason
     if memory.cancel_reason is not None:
         return f"cancelled: {memory.cancel_reason}" if memory.cancel_reason else "cancelled"
-    if memory.ending or memory.state is not JobState.finalizing:
-        return memory.ending or memory.reason
-    # A guess about batches that have ended meanwhile explains nothing about how the job ended.
-    return memory.reason if memory.escalated else ""
+    if memory.state is JobState.finalizing and not memory.escalated:
+        # A guess about batches that have ended meanwhile explains nothing about how the job ended.
+        return memory.ending or ""
+    return memory.ending or _shards_trouble(memory) or memory.reason
+
+
+def _shards_trouble(memory: JobMemory) -> str:
+    current, prepared = memory.current, memory.prepared
+    if current is None or current.trouble is None or prepared is None:
+        return ""
+    return trouble_reason(prepared.job.provider, current.trouble, len(current.troubled), len(current.running))
 
 
 def next_step(memory: JobMemory, workflow_id: str) -> str:
@@ -114,14 +130,21 @@ def next_step(memory: JobMemory, workflow_id: str) -> str:
         case JobState.accepted | JobState.preparing:
             return "every line is read and checked, then the requests are split into shards"
         case JobState.running:
-            moment = f"{memory.escalate_at:%F %H:%M:%S} UTC" if memory.escalate_at is not None else "in time"
-            return f"waiting for the provider; what is unanswered at {moment} is looked at again and sent by sync if need be"
+            return _next_while_running(memory)
         case JobState.escalating:
             return "sending what is unanswered by sync"
         case JobState.finalizing:
             return "merging the answers into input order"
         case _:
             return ""
+
+
+def _next_while_running(memory: JobMemory) -> str:
+    trouble = memory.current.trouble if memory.current is not None else None
+    if trouble is not None and memory.prepared is not None:
+        return what_to_do(memory.prepared.job.provider, memory.prepared.job.profile, trouble)
+    moment = f"{memory.escalate_at:%F %H:%M:%S} UTC" if memory.escalate_at is not None else "in time"
+    return f"waiting for the provider; what is unanswered at {moment} is looked at again and sent by sync if need be"
 
 
 def details(status: JobStatus, memory: JobMemory) -> str:
