@@ -147,6 +147,15 @@ async def test_PF_02_a_success_state_with_only_permanent_failures_ends_failed(jo
     assert set(world.sent.values()) == {1}
 
 
+async def test_PF_08_requests_of_a_batch_that_is_gone_are_sent_once_more_and_no_oftener(jobs, world):
+    world.requests = 10
+    world.script = lambda r, s: Script(gone=True, rest=ErrorClass.missing)
+    summary = await jobs.run()
+    assert summary.state is JobState.failed
+    assert set(world.sent.values()) == {2}
+    assert world.calls["run_sync_shard"] == 0
+
+
 async def test_PF_08_a_missing_request_is_sent_once_more_and_then_given_up(jobs, world):
     world.requests = 10
     world.script = lambda r, s: Script(answers=9 if r == 0 else 0, rest=ErrorClass.missing)

@@ -13,7 +13,7 @@ from groupage.activities.failures import RETRY_DELAY_MAX_S, retried, waiting
 from groupage.activities.heartbeat import heartbeating
 from groupage.activities.intents import claim, new_intent, read_log, settled_at
 from groupage.activities.late import read_report
-from groupage.activities.looking import cancel_others, look
+from groupage.activities.looking import cancel_others, look, look_in_listing
 from groupage.activities.refusals import keep_refusal
 from groupage.activities.registry import Context
 from groupage.activities.submission import still_unknown
@@ -80,13 +80,21 @@ async def await_batch(context: Context, request: AwaitBatch) -> BatchStatus:
     before = _last_watch()
     provider = context.provider_of(request.shard.job)
     now = datetime.now(UTC)
+    listed: BatchStatus | None = None
     try:
         # The beats repeat what is known: the last one before a failure is what the next attempt gets.
         async with heartbeating(context.settings.heartbeat_s, (lambda: before) if before else None):
             status = await provider.status(request.batch_id)
     except ProviderError as error:
-        raise _not_seen(context, request, before, now, error) from error
+        listed = (
+            await look_in_listing(context, request) if _is_long_missing(context, request, before, now, error) else None
+        )
+        if listed is None:
+            raise _not_seen(context, request, before, now, error) from error
+        status = listed
     status, watch = _take_in(context, status, before, now)
+    if before is not None and listed is not None:
+        watch = watch.model_copy(update={"missing_since": before.missing_since})
     pause_s = next_pause_s(
         watch, submitted_at=request.submitted_at, poll_s=request.poll_s, max_poll_s=context.settings.max_poll_s
     )
@@ -107,6 +115,16 @@ def _last_watch() -> Watch | None:
     return details[0] if isinstance(details[0], Watch) else Watch.model_validate(details[0])
 
 
+def _is_long_missing(
+    context: Context, request: AwaitBatch, before: Watch | None, now: datetime, error: ProviderError
+) -> bool:
+    if error.error_class is not ErrorClass.missing:
+        return False
+    missing_since = (before.missing_since if before else None) or now
+    # Right after submission the clock starts there, not at the first 404 (PO-01).
+    return now - max(missing_since, request.submitted_at) >= timedelta(seconds=context.settings.not_visible_s)
+
+
 def _not_seen(
     context: Context, request: AwaitBatch, before: Watch | None, now: datetime, error: ProviderError
 ) -> Exception:
@@ -115,8 +133,7 @@ def _not_seen(
     missing_since = None
     if error.error_class is ErrorClass.missing:
         missing_since = (before.missing_since if before else None) or now
-        # Right after submission the clock starts there, not at the first 404 (PO-01).
-        if now - max(missing_since, request.submitted_at) >= timedelta(seconds=context.settings.not_visible_s):
+        if _is_long_missing(context, request, before, now, error):
             return ProviderError(
                 f"batch {request.batch_id} is gone: not found since {missing_since:%Y-%m-%d %H:%M:%S} UTC",
                 error_class=ErrorClass.missing,

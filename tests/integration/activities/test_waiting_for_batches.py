@@ -1,9 +1,11 @@
 """Polling: a look that fails is not a batch that failed, and a word that nobody knows is not an end."""
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from groupage.activities.refusals import read_refusal
 from groupage.schemas import BatchPhase, ErrorClass
 from groupage.schemas.activity_calls import CancelBatch, ReadProgress
 from provider_world import attempt_of, attempts_of, benign
@@ -108,8 +110,6 @@ async def test_PO_03_a_revoked_key_is_shown_but_does_not_give_the_batch_up(world
     assert failed.next_retry_delay >= timedelta(minutes=1)
 
 
-async def test_PO_01_404_after_create_and_in_mid_run_is_not_the_end(world, emulator):
-    shard = world.shard()
 async def test_PO_03_looks_that_are_refused_twice_in_a_row_are_told_once_and_go_on(world, emulator):
     shard = world.shard()
     batch_id = (await world.submit(shard)).batch_id
@@ -134,6 +134,8 @@ async def test_PO_03_looks_that_are_refused_twice_in_a_row_are_told_once_and_go_
     assert not seen.phase.ended
 
 
+async def test_PO_01_404_after_create_and_in_mid_run_is_not_the_end(world, emulator):
+    shard = world.shard()
     batch_id = (await world.submit(shard)).batch_id
     emulator.faults(calls=[{"call": "batches.retrieve", "action": "error", "status": 404, "nth": [1, 3]}])
     emulator.finish()
@@ -154,6 +156,49 @@ async def test_PO_01_a_batch_that_stays_invisible_is_gone(make_world, emulator):
     assert failure.value.type == "provider.missing"
     assert failure.value.non_retryable
     assert failure.value.details[0].error_class is ErrorClass.missing
+
+
+async def test_PO_01_a_batch_that_cannot_be_retrieved_but_is_listed_is_not_gone(make_world, emulator):
+    world = make_world(not_visible_s=0.3)
+    shard = world.shard()
+    batch_id = (await world.submit(shard)).batch_id
+    emulator.faults(calls=[{"call": "batches.retrieve", "action": "error", "status": 404}])
+    request = world.awaiting(shard, batch_id, poll_s=0.1)
+    details = []
+    for _ in range(6):
+        running, details = await one_look(world, request, details)
+        assert benign(running)
+        await asyncio.sleep(0.1)
+    assert details[0]["phase"] in {"validating", "in_progress"}
+    emulator.finish()
+    ended, _ = await attempts_of(world.activities.await_batch, request)
+    assert (ended.batch_id, ended.phase) == (batch_id, BatchPhase.completed)
+    assert ended.output_files
+
+
+async def test_a_listing_that_cannot_be_had_proves_no_batch_gone(make_world, emulator):
+    world = make_world(not_visible_s=0.0)
+    shard = world.shard()
+    batch_id = (await world.submit(shard)).batch_id
+    calls = [{"call": name, "action": "error", "status": status} for name, status in
+             (("batches.retrieve", 404), ("batches.list", 503))]  # fmt: skip
+    emulator.faults(calls=calls)
+    failed, _ = await one_look(world, world.awaiting(shard, batch_id))
+    assert benign(failed)
+
+
+async def test_why_a_batch_was_refused_is_kept_for_its_requests(world, emulator):
+    emulator.faults(batches=[{"effect": "fail", "code": "token_limit_exceeded", "message": "too many tokens"}])
+    shard = world.shard()
+    batch_id = (await world.submit(shard)).batch_id
+    emulator.advance_at_once("1h")
+    await attempts_of(world.activities.await_batch, world.awaiting(shard, batch_id))
+    kept = read_refusal(world.store, shard.job, 0, 0)
+    assert (kept.error_class, kept.message) == (ErrorClass.quota, "too many tokens")
+    # The next batch of the shard is another matter.
+    emulator.faults()
+    await world.submit(shard, not_ids=[batch_id])
+    assert read_refusal(world.store, shard.job, 0, 0) is None
 
 
 async def test_PO_01_one_404_long_after_submission_starts_the_patience_anew(make_world, emulator):
