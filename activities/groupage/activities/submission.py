@@ -45,6 +45,7 @@ from groupage.activities.intents import (
 from groupage.activities.late import read_report
 from groupage.activities.looking import cancel_others, look
 from groupage.activities.providers.base import BatchProvider, Submission, traits_of
+from groupage.activities.providers.call_errors import TOO_FEW
 from groupage.activities.refusals import REFUSED
 from groupage.activities.registry import Context
 from groupage.activities.rendering import render_shard
@@ -77,7 +78,7 @@ TURN_PAUSE_S = 0.5
 TURN_WAIT_S = 120.0
 """How long a rendered shard waits for its account's turn before it is rendered again another time."""
 NOT_FOUND_ATTEMPTS = 3
-"""A create that is told that its file does not exist uploads again this often."""
+"""A create that is told that its file does not exist uploads again this often; an upload that has nowhere to go, too."""
 
 
 class UploadMark(Message):
@@ -262,9 +263,12 @@ class _Attempt:
             if error.error_class is ErrorClass.quota and await free_files(self.context, self.shard.job):
                 # The account is full of files: ours of finished jobs are gone now (docs/cases.md CL-01).
                 return await self.provider.upload(submission)
-            if error.error_class in REFUSALS:
-                await self._refuse(error, [])
-            raise
+            failed = _upload_failed(error, activity.info().attempt)
+            if is_refusal(failed):
+                await self._refuse(failed, [])
+            if failed is error:
+                raise
+            raise failed from error
 
     async def _create(self, log: IntentLog, submission: Submission, files: list[str]) -> SubmittedBatch:
         if traits_of(self.provider).tags:
@@ -361,7 +365,7 @@ class _Attempt:
             again = activity.info().attempt < NOT_FOUND_ATTEMPTS
             error_class = ErrorClass.transient if again else ErrorClass.invalid
             error = ProviderError(str(error), error_class=error_class, code=error.code, status=error.status)
-        if error.error_class in REFUSALS:
+        if is_refusal(error):
             await self._refuse(error, files)
         return error
 
@@ -382,6 +386,28 @@ class _Attempt:
     def _key(self, name: str) -> str:
         job = self.shard.job
         return keys.shard_object(job.tenant, job.key, self.shard.round, self.shard.shard, name)
+
+
+def is_refusal(error: ProviderError) -> bool:
+    """Whether the same shard is not sent again after this."""
+    return error.error_class in REFUSALS or error.code == TOO_FEW
+
+
+def _upload_failed(error: ProviderError, attempt: int) -> ProviderError:
+    """An upload makes something new. Where that finds nothing, it is the place that is not there, for all requests
+    alike: a bucket, an address, an API that the server has not. A person has to set that right; no request is at fault.
+    """
+    if error.error_class is not ErrorClass.missing:
+        return error
+    again = attempt < NOT_FOUND_ATTEMPTS
+    return ProviderError(
+        str(error),
+        error_class=ErrorClass.transient if again else ErrorClass.account,
+        code=error.code,
+        status=error.status,
+        retry_after_s=error.retry_after_s,
+        hint="" if again else "there is nothing to upload to: look at the provider's base_url, bucket or dataset",
+    )
 
 
 async def _to_its_end(work: Coroutine[Any, Any, SubmittedBatch]) -> SubmittedBatch:

@@ -133,6 +133,9 @@ def test_PO_08_an_end_without_the_results_that_must_be_there_is_not_final():
             "too_few_records",
         ),
         ("The number of records must be at least 100", ErrorClass.transient, "too_few_records"),
+        ("Input validation failed: at least one record has an error", ErrorClass.invalid, "invalid"),
+        ("The provided role could not be assumed", ErrorClass.account, "access"),
+        ("The specified bucket is in another region than the job", ErrorClass.account, "access"),
         ("You exceeded the quota of concurrent batch jobs", ErrorClass.quota, "quota"),
         ("Access denied when reading s3://b", ErrorClass.account, "access"),
         ("The input file size exceeds the maximum of 1 GB", ErrorClass.too_large, "too_large"),
@@ -167,6 +170,67 @@ def test_why_a_job_failed_is_read_from_its_message(message, kind, code):
 )
 def test_TE_09_the_class_is_decided_here(status, code, message, kind):
     assert classify(status, code, message) is kind
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message"),
+    [
+        (400, "InvalidToken", "The provided token is malformed or otherwise invalid."),
+        (400, "ExpiredToken", "The provided token has expired."),
+        (400, "AuthorizationHeaderMalformed", "the region 'us-east-1' is wrong; expecting 'eu-west-1'"),
+        (400, "IncompleteSignature", ""),
+        (400, "RequestExpired", ""),
+        (400, "OptInRequired", ""),
+        (403, "SignatureDoesNotMatch", ""),
+        (400, "KMS.DisabledException", "arn:aws:kms:… is disabled."),
+        (400, "KMS.KMSInvalidStateException", ""),
+        (301, "PermanentRedirect", "The bucket must be addressed using the specified endpoint."),
+        (301, "301", "Moved Permanently"),
+    ],
+)
+def test_QU_06_what_s3_and_sts_refuse_the_account_for_is_no_fault_of_requests(status, code, message):
+    assert classify(status, code, message) is ErrorClass.account
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "code"),
+    [
+        (
+            "Your account is not authorized to perform this action. Please create a support case",
+            ErrorClass.account,
+            "ValidationException",
+        ),
+        ("The provided role could not be assumed. Check its trust policy", ErrorClass.account, "ValidationException"),
+        ("Role arn:aws:iam::1:role/x is invalid", ErrorClass.account, "ValidationException"),
+        ("The role lacks s3:GetObject access to s3://b/in.jsonl", ErrorClass.account, "ValidationException"),
+        ("The S3 bucket must be in the region of the job", ErrorClass.account, "ValidationException"),
+        ("Batch job contains less records (50) than the minimum of 100", ErrorClass.transient, "too_few_records"),
+        ("1 validation error detected: Value at 'jobName' is wrong", ErrorClass.invalid, "ValidationException"),
+        ("Model x is not supported for batch inference", ErrorClass.invalid, "ValidationException"),
+        ("The file size exceeds the maximum", ErrorClass.too_large, "ValidationException"),
+    ],
+)
+def test_QU_06_a_call_about_a_whole_batch_is_refused_for_the_account_in_words_only(message, kind, code):
+    response = {"Error": {"Code": "ValidationException", "Message": message}}
+    refused = exceptions.ClientError(
+        {**response, "ResponseMetadata": {"HTTPStatusCode": 400}}, "CreateModelInvocationJob"
+    )
+    error = create_failed(translate(refused, "create"))
+    assert not isinstance(error, AmbiguousCreate)
+    assert (error.error_class, error.code) == (kind, code)
+
+
+def test_QU_06_a_bad_request_without_a_body_that_looks_for_an_object_is_the_credentials():
+    response = {"Error": {"Code": "400", "Message": "Bad Request"}, "ResponseMetadata": {"HTTPStatusCode": 400}}
+    assert translate(exceptions.ClientError(response, "HeadObject"), "look").error_class is ErrorClass.account
+    assert translate(exceptions.ClientError(response, "PutObject"), "upload").error_class is ErrorClass.invalid
+
+
+def test_words_of_one_request_do_not_speak_for_the_account():
+    response = {"Error": {"Code": "ValidationException", "Message": "role 'robot' is not valid: use user or assistant"}}
+    refused = exceptions.ClientError({**response, "ResponseMetadata": {"HTTPStatusCode": 400}}, "Converse")
+    assert translate(refused, "/converse").error_class is ErrorClass.invalid
+    assert classify(400, "ValidationException", "role 'robot' is not authorized here") is ErrorClass.invalid
 
 
 URL = {"endpoint_url": "http://127.0.0.1:1"}

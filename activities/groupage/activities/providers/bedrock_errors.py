@@ -11,8 +11,11 @@ timeout, reset, cut answer                     transient; yes
 429, Throttling..., SlowDown                   rate_limit; no
 ServiceQuotaExceededException (400)            quota; no: too many jobs, or records, are under way
 ConflictException on create                    transient; yes: its token or name is taken, by our own job
-AccessDenied..., signature, token, 401, 403    account; no
-NoSuchBucket                                   account; no: the bucket is a setting
+AccessDenied..., signature, token, 401, 403,   account; no
+  KMS..., an account, role or bucket that a
+  ValidationException of a batch names
+NoSuchBucket, a bucket elsewhere (301)         account; no: bucket and region are settings
+too few records, in a ValidationException      transient, as "too_few_records"; no
 404, ResourceNotFoundException, NoSuchKey      missing; no
 413, sizes in a ValidationException            too_large; no
 400, ValidationException, other 4xx            invalid; no
@@ -20,9 +23,17 @@ NoSuchBucket                                   account; no: the bucket is a sett
 """
 
 import re
+from http import HTTPStatus
 from typing import Any
 
-from groupage.activities.providers.call_errors import NOT_SENT, ambiguous, class_of_status, retry_after_s
+from groupage.activities.providers.call_errors import (
+    NOT_SENT,
+    TOO_FEW,
+    ambiguous,
+    class_of_status,
+    retry_after_s,
+    unsendable,
+)
 from groupage.schemas import BatchError, ErrorClass
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
@@ -49,6 +60,24 @@ _BY_CODE = {
     "ExpiredToken": ErrorClass.account,
     "UnrecognizedClientException": ErrorClass.account,
     "InvalidSignatureException": ErrorClass.account,
+    "AccountProblem": ErrorClass.account,
+    "AllAccessDisabled": ErrorClass.account,
+    "AuthFailure": ErrorClass.account,
+    "AuthorizationHeaderMalformed": ErrorClass.account,
+    "IncompleteSignature": ErrorClass.account,
+    "IncompleteSignatureException": ErrorClass.account,
+    "InvalidAccessKeyId": ErrorClass.account,
+    "InvalidClientTokenId": ErrorClass.account,
+    "InvalidToken": ErrorClass.account,
+    "MissingAuthenticationToken": ErrorClass.account,
+    "MissingAuthenticationTokenException": ErrorClass.account,
+    "NotSignedUp": ErrorClass.account,
+    "OptInRequired": ErrorClass.account,
+    "PermanentRedirect": ErrorClass.account,
+    "RequestExpired": ErrorClass.account,
+    "RequestTimeTooSkewed": ErrorClass.account,
+    "SignatureDoesNotMatch": ErrorClass.account,
+    "TokenRefreshRequired": ErrorClass.account,
     "NoSuchBucket": ErrorClass.account,
     "ResourceNotFoundException": ErrorClass.missing,
     "NoSuchKey": ErrorClass.missing,
@@ -63,9 +92,17 @@ _TOO_LARGE = re.compile(
     r"|(number of records|record count|size|bytes)[^.]{0,60}(exceed|greater than|more than|larger than|above)"
     r"|too (large|many records)"
 )
-_TOO_FEW = re.compile(r"(less|fewer|minimum|at least)[^.]{0,60}record|record[^.]{0,60}(less|fewer|minimum|at least)")
+_TOO_FEW = re.compile(
+    r"(less|fewer|minimum|at least \d)[^.]{0,60}record|record[^.]{0,60}(less|fewer|minimum|at least \d)"
+)
 _QUOTA = re.compile(r"quota|too many (batch|jobs|running|concurrent)|concurrent (batch|job|invocation)")
-_ACCOUNT = re.compile(r"access denied|accessdenied|not authorized|unauthorized|permission|assume (the )?role|kms")
+_ACCOUNT = re.compile(
+    r"access denied|accessdenied|not authorized|unauthorized|permission|support case|\bkms\b|\bs3:\w+"
+    r"|assume[^.]{0,20}\brole\b|\brole\b[^.]{0,80}\bassumed|(provided|service|execution|iam) role|arn:aws[\w-]*:iam"
+    r"|bucket[^.]{0,80}(region|not exist|not found)|region[^.]{0,40}bucket"
+)
+"""Of a whole batch only: a record's error may speak of a role or a permission that is its own."""
+_OF_ONE_REQUEST = frozenset({"Converse", "InvokeModel"})
 _TRANSIENT = re.compile(r"internal|unavailable|try again|timed? ?out|temporar")
 _THROTTLED = re.compile(r"throttl|too many (requests|tokens)|rate exceeded")
 _INVALID = re.compile(r"validation|invalid|malformed|not (a )?valid|not supported|unsupported|parse|duplicate")
@@ -74,7 +111,7 @@ _INVALID = re.compile(r"validation|invalid|malformed|not (a )?valid|not supporte
 def classify(status: int | None, code: str, message: str) -> ErrorClass:
     """The class of an error that a call answered with, or that a record's line carries."""
     lowered = message.lower()
-    if _PAYMENT.search(lowered) or status in {401, 402}:
+    if _PAYMENT.search(lowered) or status in {301, 401, 402} or code.startswith("KMS."):
         return ErrorClass.account
     found = _BY_CODE.get(code)
     if found is ErrorClass.invalid and _THROTTLED.search(lowered):
@@ -86,14 +123,24 @@ def classify(status: int | None, code: str, message: str) -> ErrorClass:
     return found or class_of_status(status, _PASSING)
 
 
+def classify_call(status: int | None, code: str, message: str) -> tuple[ErrorClass, str]:
+    """(class, code) of a call about a whole batch or its data: what is wrong beside its requests is told in words only."""
+    found, lowered = classify(status, code, message), message.lower()
+    if found in {ErrorClass.invalid, ErrorClass.too_large}:
+        if _TOO_FEW.search(lowered):
+            return ErrorClass.transient, TOO_FEW
+        if _ACCOUNT.search(lowered):
+            return ErrorClass.account, code
+    return found, code
+
+
 def failed_job(message: str) -> BatchError:
     """Why a job failed as a whole; Bedrock gives a text only, and its words are not documented."""
     text = message.strip() or "the provider gives no reason"
     lowered = text.lower()
     found, code = ErrorClass.unknown, "failed"
     if _TOO_FEW.search(lowered):
-        # Not the requests' fault, and no smaller batch helps: they go again, and at last by sync (IV-21).
-        found, code = ErrorClass.transient, "too_few_records"
+        found, code = ErrorClass.transient, TOO_FEW
     elif _QUOTA.search(lowered):
         found, code = ErrorClass.quota, "quota"
     elif _ACCOUNT.search(lowered):
@@ -112,8 +159,11 @@ def translate(error: Exception, what: str) -> ProviderError | None:
     from botocore import exceptions, parsers  # type: ignore[import-untyped]
 
     if isinstance(error, exceptions.ClientError):
-        return _answered(dict(error.response), what)
+        return _answered(dict(error.response), what, error.operation_name)
     fetching = (exceptions.CredentialRetrievalError, exceptions.MetadataRetrievalError, exceptions.TokenRetrievalError)
+    if isinstance(error, exceptions.HTTPClientError) and isinstance(error.kwargs.get("error"), ValueError):
+        # A header could not be written (UnicodeEncodeError is a ValueError, too).
+        return unsendable(error.kwargs["error"], what)
     kinds: list[tuple[Any, ErrorClass, str]] = [
         (exceptions.ReadTimeoutError, ErrorClass.transient, "timeout"),
         ((exceptions.ConnectionError, *fetching), ErrorClass.transient, NOT_SENT),
@@ -134,14 +184,23 @@ def translate(error: Exception, what: str) -> ProviderError | None:
     return None
 
 
-def _answered(response: dict[str, Any], what: str) -> ProviderError:
+def _answered(response: dict[str, Any], what: str, operation: str) -> ProviderError:
     metadata = response.get("ResponseMetadata") or {}
     status = metadata.get("HTTPStatusCode")
     inner = response.get("Error") or {}
-    code, message = str(inner.get("Code") or ""), str(inner.get("Message") or "")
+    said, message = str(inner.get("Code") or ""), str(inner.get("Message") or "")
+    # After a wrong signature it repeats the request's headers, a session's token among them.
+    message = message.partition("The Canonical String")[0].strip()
+    if operation in _OF_ONE_REQUEST:
+        found, code = classify(status, said, message), said
+    elif operation == "HeadObject" and status == HTTPStatus.BAD_REQUEST:
+        # Without a body, and with nothing in the call that could be wrong but the credentials.
+        found, code = ErrorClass.account, said
+    else:
+        found, code = classify_call(status, said, message)
     return ProviderError(
-        f"{what}: HTTP {status} {code} {message or 'without a message'}"[:FAILURE_MESSAGE_MAX],
-        error_class=classify(status, code, message),
+        f"{what}: HTTP {status} {said} {message or 'without a message'}"[:FAILURE_MESSAGE_MAX],
+        error_class=found,
         code=code or f"http_{status}",
         status=status,
         retry_after_s=retry_after_s(metadata.get("HTTPHeaders") or {}),
@@ -150,7 +209,7 @@ def _answered(response: dict[str, Any], what: str) -> ProviderError:
 
 def create_failed(error: ProviderError) -> ProviderError:
     """The error of a create call: AmbiguousCreate unless it is sure that nothing was accepted."""
-    if error.code in {NOT_SENT, "configuration", "ParamValidation"}:
+    if error.code in {NOT_SENT, TOO_FEW, "configuration", "ParamValidation"}:
         return error
     answered = error.status is not None and 400 <= error.status < 500 and error.code != CONFLICT
     if answered and error.error_class is not ErrorClass.transient:

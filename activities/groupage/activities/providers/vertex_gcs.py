@@ -55,7 +55,12 @@ class GcsData:
             there = await self._call(f"look at {ref}", lambda storage: _look(storage, ref, self._timeouts()))
             if there is not None and there.size == size:
                 return [ref]
-        await self._transfer(f"upload of {ref}", lambda storage, stop: self._put(storage, ref, path, stop))
+        try:
+            await self._transfer(f"upload of {ref}", lambda storage, stop: self._put(storage, ref, path, stop))
+        except ProviderError as error:
+            if error.error_class is not ErrorClass.missing:
+                raise
+            raise _no_bucket(ref, error) from error
         return [ref]
 
     def _put(self, storage: Any, ref: str, path: Path, stop: threading.Event) -> None:
@@ -136,7 +141,12 @@ class GcsData:
                     name = f"gs://{bucket}/{blob.name}"
                     yield DataObject(name, self._tag_of(name), blob.time_created)
 
-        return await self._call(f"list of {ref}", lambda storage: list(look(storage)))
+        try:
+            return await self._call(f"list of {ref}", lambda storage: list(look(storage)))
+        except ProviderError as error:
+            if error.error_class is not ErrorClass.missing:
+                raise
+            raise _no_bucket(ref, error) from error
 
     def _tag_of(self, ref: str) -> str:
         tag = ref.removeprefix(self._root).partition("/")[0]
@@ -179,6 +189,15 @@ def split_ref(ref: str) -> tuple[str, str]:
     if scheme != "gs" or not bucket:
         raise ValueError(f"{ref!r} is not a gs:// URI")
     return bucket, key
+
+
+def _no_bucket(ref: str, error: ProviderError) -> ProviderError:
+    """Where an upload or a listing finds nothing, it is the bucket that is not there: a setting, not a file."""
+    bucket, _ = split_ref(ref)
+    return wrong(
+        f"there is no bucket {bucket} (GROUPAGE_VERTEX_DATA, or the option data): make it with "
+        f"`gcloud storage buckets create gs://{bucket}`, or name another one ({error})"
+    )
 
 
 def _look(storage: Any, ref: str, timeouts: tuple[float, float]) -> Any:
