@@ -8,12 +8,16 @@ SDKs are imported inside the adapter at first use.
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from groupage.schemas import BatchStatus, ErrorClass, Outcome, ProviderLimits, Usage
 from groupage.schemas.catalog import ProviderFacts, provider_facts
+
+CLOCK_SKEW = timedelta(days=1)
+"""How far a provider's clock may be from ours, or ours from that of the worker before, where a listing is cut by time.
+The tag tells what is ours; time only saves pages, and a clock may be hours wrong."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,13 @@ Settings: bedrock_options.py.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
 from groupage.activities.answers_bedrock import read_line, read_output, usage_of_headers
-from groupage.activities.providers.base import Answer, RemoteObject, ResultFile, Submission, SyncCall
+from groupage.activities.providers.base import CLOCK_SKEW, Answer, RemoteObject, ResultFile, Submission, SyncCall
 from groupage.activities.providers.batch_objects import furthest
 from groupage.activities.providers.bedrock_bodies import invocation_type, render
 from groupage.activities.providers.bedrock_clients import Clients
@@ -62,7 +62,6 @@ T = TypeVar("T")
 
 PAGE = 1000
 MAX_PAGES = 1000
-CLOCK_SKEW = timedelta(minutes=10)
 
 
 class BedrockProvider:

@@ -7,12 +7,12 @@ Result files cannot be deleted: their names are longer than what the call takes 
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from groupage.activities.answers_gemini import read_line, read_reply
-from groupage.activities.providers.base import Answer, RemoteObject, ResultFile, Submission, SyncCall
+from groupage.activities.providers.base import CLOCK_SKEW, Answer, RemoteObject, ResultFile, Submission, SyncCall
 from groupage.activities.providers.batch_objects import furthest
 from groupage.activities.providers.call_errors import after_refused_cancel, raise_create_failed, retry_after_s
 from groupage.activities.providers.compatibility import facts_of, limits_of_translated
@@ -43,7 +43,6 @@ FILES_PAGE = 100
 """The most that the Files API gives."""
 MAX_PAGES = 10_000
 """A listing that goes on for longer than this goes round in circles."""
-CLOCK_SKEW = timedelta(minutes=5)
 MIME_TYPE = "application/jsonl"
 FILE_ID_MAX = 40
 """Characters of a file's id that delete takes."""

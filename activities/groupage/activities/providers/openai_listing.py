@@ -1,16 +1,15 @@
 """Going through listings of OpenAI-shaped servers: cursor pages, newest first, or what passes for it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+from groupage.activities.providers.base import CLOCK_SKEW
 from groupage.activities.providers.batch_objects import read_time
 
 MAX_PAGES = 10_000
 """A listing that goes on for longer than this goes round in circles."""
-CLOCK_SKEW = timedelta(minutes=5)
-"""How far the server's clock may be behind ours where a listing is cut by time."""
 
 Page = Callable[[str | None], Awaitable[dict[str, Any]]]
 """The page after an id; the first one for None."""
