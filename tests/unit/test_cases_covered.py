@@ -1,13 +1,17 @@
 """Every failure that people have met with LLM batch jobs has a test that is named by its id.
 
 `CASES` lists the ids of docs/cases.md; `NAMED` those that a certain provider is known for. A test's name holds the id with an underscore: `test_RP_05_missing_lines_...`.
+A test of the contract that all adapters keep is a test of each provider that it is parametrised by.
 Tests of the emulator do not count: they show that a trial can be made, not that Groupage passes it.
 """
 
+import importlib
 import re
+import sys
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
+CONTRACT = TESTS / "integration" / "providers" / "contract"
 PAGE = TESTS.parent / "docs" / "cases.md"
 
 CASES = [
@@ -113,15 +117,27 @@ NAMED = {
 
 
 def cases_tested() -> dict[str, list[str]]:
-    """Ids to the files that hold a test named by them."""
+    """Ids to the files that hold a test named by them; of the contract's, with the providers that it runs with."""
     found: dict[str, list[str]] = {}
     for path in sorted(TESTS.rglob("test_*.py")):
         if "emulator" in path.relative_to(TESTS).parts:
             continue
         for name in re.findall(r"^ *(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE):
             for kind, number in re.findall(r"(?<![A-Za-z])([A-Z]{2,3})_(\d\d)(?!\d)", name):
-                found.setdefault(f"{kind}-{number}", []).append(path.name)
+                found.setdefault(f"{kind}-{number}", []).append(path.name + _providers(path, name))
     return found
+
+
+def _providers(path: Path, name: str) -> str:
+    """As the end of the test's own ids would tell: "[azure bedrock]"; "" for a test that is no part of the contract."""
+    if path.parent != CONTRACT:
+        return ""
+    for folder in (CONTRACT, CONTRACT.parent):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+    everywhere = importlib.import_module("everywhere")
+    test = getattr(importlib.import_module(path.stem), name)
+    return f"[{' '.join(sorted(everywhere.providers_of(test)))}]"
 
 
 def test_every_case_has_a_test_that_is_named_by_it():
@@ -134,6 +150,13 @@ def test_tests_name_no_case_that_is_not_in_the_catalogue():
 
 def test_no_case_is_listed_twice():
     assert len(CASES) == len(set(CASES))
+
+
+def test_the_contract_is_of_every_provider_and_a_test_of_it_of_those_that_it_runs_with():
+    files = [file for found in cases_tested().values() for file in found if "[" in file]
+    assert "test_contract_finding.py[azure bedrock gemini openai vertex]" in files
+    assert any("[gemini vertex]" in file for file in files), "and of no other"
+    assert not any("[]" in file for file in files)
 
 
 def test_the_page_of_cases_tells_each_case_once_and_no_other():

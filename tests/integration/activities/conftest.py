@@ -10,6 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from provider_world import Emulator, World  # found through the line above
+from worlds import worlds
 
 
 @pytest.fixture(scope="session")
@@ -27,18 +28,11 @@ def emulator(_emulator_process: Emulator) -> Emulator:
 
 @pytest.fixture
 async def make_world(emulator: Emulator, tmp_path: Path) -> AsyncIterator[Callable[..., World]]:
-    made: list[World] = []
+    def make(folder: Path, **settings: Any) -> World:
+        return World(settings.pop("emulator", emulator), folder, **settings)
 
-    def make(**settings: Any) -> World:
-        folder = tmp_path / f"world-{len(made)}"
-        folder.mkdir()
-        made.append(World(settings.pop("emulator", emulator), folder, **settings))
-        return made[-1]
-
-    yield make
-    for world in made:
-        await world.close()
-        assert not list(world.spool.iterdir()), "spool files were left behind"
+    async with worlds(tmp_path, make) as made:
+        yield made
 
 
 @pytest.fixture

@@ -1,49 +1,61 @@
-"""One emulator process for the tests of each adapter; each test finds it empty and without faults."""
+"""Each provider's servers, started once a session; each test finds them empty, without faults, and in its environment.
+
+A folder's own conftest says by the fixture `record` of which provider its tests are; the contract's tests are of all.
+"""
 
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent / "activities"))
 
-from provider_world import Emulator  # found through the lines above
+import search_path  # noqa: F401  # what follows is found through it
+from job_world import JobWorld
+from provider_world import Emulator
+from record import Record, Site, Sites
+from worlds import worlds
 
 
 @pytest.fixture(scope="session")
-def _emulator_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
-    emulator = Emulator(tmp_path_factory.mktemp("emulator"))
-    yield emulator
-    emulator.close()
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
+    with ExitStack() as stack:
+        yield Sites(stack, tmp_path_factory.mktemp)
 
 
 @pytest.fixture
-def emulator(_emulator_process: Emulator) -> Emulator:
-    _emulator_process.reset()
-    return _emulator_process
+def record() -> Record:
+    raise NotImplementedError("a folder's conftest, or a parameter, says of which provider its tests are")
 
 
 @pytest.fixture
-async def make_anthropic(emulator: Emulator, tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
-    from anthropic_world import AnthropicWorld
-
-    made: list[AnthropicWorld] = []
-
-    def make(**settings: Any) -> AnthropicWorld:
-        folder = tmp_path / f"world-{len(made)}"
-        folder.mkdir()
-        made.append(AnthropicWorld(emulator, folder, **settings))
-        return made[-1]
-
-    yield make
-    for world in made:
-        await world.close()
-        assert not list(world.spool.iterdir()), "spool files were left behind"
+def site(sites: Sites, record: Record, monkeypatch: pytest.MonkeyPatch) -> Site:
+    site = sites.at(record)
+    for name in record.cleared:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in site.variables.items():
+        monkeypatch.setenv(name, value)
+    site.emptied()
+    return site
 
 
 @pytest.fixture
-def anthropic_world(make_anthropic: Callable[..., Any]) -> Any:
-    return make_anthropic()
+def emulator(site: Site) -> Emulator:
+    return site.emulator
+
+
+@pytest.fixture
+async def make_world(record: Record, emulator: Emulator, tmp_path: Path) -> AsyncIterator[Callable[..., JobWorld]]:
+    def make(folder: Path, **settings: Any) -> JobWorld:
+        return record.world(settings.pop("emulator", emulator), folder, **settings)
+
+    async with worlds(tmp_path, make) as made:
+        yield made
+
+
+@pytest.fixture
+def world(make_world: Callable[..., JobWorld]) -> JobWorld:
+    return make_world()

@@ -1,29 +1,45 @@
 """A whole job at one provider, activity by activity: emulated, over a real store and the provider's real SDK."""
 
 import dataclasses
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 from groupage.activities.batch import BatchActivities
 from groupage.activities.data import DataActivities
+from groupage.activities.providers.base import Submission, SyncCall
 from groupage.activities.registry import Context
 from groupage.activities.settings import ProviderSettings
+from groupage.emulator.answers import expected_text
 from groupage.schemas import BatchStatus, ErrorClass, FailureAction, JobSpec, RoundPlan, ShardRef, ShardReport, Summary
 from groupage.schemas.activity_calls import (
+    CancelBatch,
     CleanUpBatch,
     CollectBatch,
     FinalizeJob,
     PlanRound,
     PrepareJob,
     RunSyncShard,
+    SubmitBatch,
     SubmittedBatch,
+    SweepOrphans,
 )
 from groupage.store.reader import JobResults
-from provider_world import Emulator, World, attempt_of, attempts_of
+from provider_world import Emulator, World, attempt_of, attempts_of, benign
+from temporalio.exceptions import ApplicationError
 
 CHAT = "/v1/chat/completions"
+
+
+WIRE = "gabcdef-abcdefghijklm-r0-s0-1"
+
+
+def call_of(body: dict[str, Any], endpoint: str = CHAT, timeout_s: float = 20.0) -> SyncCall:
+    """One request for the adapter itself."""
+    return SyncCall(WIRE, endpoint, orjson.dumps(body), timeout_s)
 
 
 def chat_body(n: int, model: str) -> dict[str, Any]:
@@ -32,19 +48,52 @@ def chat_body(n: int, model: str) -> dict[str, Any]:
 
 
 class JobWorld(World):
-    """One job at a time, of portable or native requests. Subclasses name the provider and a model of its."""
+    """One job at a time, of portable or native requests. Subclasses name the provider and a model of its.
+
+    What they tell of their provider beside: what of ours lies there (`left`), and how to put something there that
+    is somebody else's (`stranger`).
+    """
 
     name: str
     model: str
+    usual: Mapping[str, Any] = {}
+    """Settings of the provider that the tests want otherwise than most people would."""
 
     def __init__(self, emulator: Emulator, folder: Path, **settings: Any) -> None:
-        provider = ProviderSettings(**settings.pop("provider", {}))
+        provider = ProviderSettings(**{**self.usual, **settings.pop("provider", {})})
         super().__init__(emulator, folder, **settings)
         self.settings = dataclasses.replace(self.settings, providers={self.name: provider})
         self._start(Context(self.settings, store=self.context.store))
         self.started_at = datetime.now(UTC)
         self.job: Any = None
         self.lines: list[dict[str, Any]] = []
+
+    @property
+    def adapter(self) -> Any:
+        return self.context.provider(self.name)
+
+    def left(self) -> list[str]:
+        """Names of the files, objects or tables of ours that are at the provider."""
+        return [file["id"] for file in self.emulator.state()["files"]]
+
+    def content(self, ref: str) -> bytes | None:
+        """What an input holds; None where a provider shows no more than its name, and gives each upload another."""
+        return None
+
+    def answer(self, n: int, model: str = "") -> str:
+        """The text with which request number n of `planned` is answered: everywhere the same."""
+        return expected_text(CHAT, chat_body(n, model or self.model))
+
+    def one_line(self) -> bytes:
+        """Of an input."""
+        return self.adapter.render("gabcdef-abcdefghijklm-r0-s0-0", CHAT, orjson.dumps(chat_body(0, self.model)))
+
+    async def stranger(self) -> list[str]:
+        """Make what is not ours at the provider; names of what has to be left, of those that `left` tells."""
+        return []
+
+    def calls(self, name: str) -> int:
+        return int(self.emulator.state()["calls"].get(name, 0))
 
     def _start(self, context: Context) -> None:
         self.context, self.contexts = context, [*self.contexts, context]
@@ -54,6 +103,18 @@ class JobWorld(World):
         """As a new process would have it: nothing but the stores is left."""
         self._start(Context(self.settings, store=self.context.store))
         return self
+
+    def killed(self) -> "JobWorld":
+        """As a new process would have it whose predecessor was killed during a create: nothing of it is written."""
+        names = self.store.list("default/")
+        self.store.delete([key for key in names if "/intents/" in key or key.endswith("batch.json")])
+        return self.restarted()
+
+    def submission(self, ref: ShardRef, content: bytes = b"{}\n", *, model: str = "", **more: Any) -> Submission:
+        """For the adapter itself, past the activities."""
+        path = self.folder / "again.jsonl"
+        path.write_bytes(content)
+        return Submission(ref.tag, CHAT, model or self.model, path, 10, datetime.now(UTC), **more)
 
     async def prepare(self, lines: list[dict[str, Any]], **spec: Any) -> None:
         self._jobs += 1
@@ -78,6 +139,26 @@ class JobWorld(World):
     def ref(self, round_: int = 0, shard: int = 0) -> ShardRef:
         return ShardRef(job=self.job, round=round_, shard=shard)
 
+    async def submitted(self, ref: ShardRef) -> tuple[SubmittedBatch, list[Any]]:
+        """In the end, and the failures before it."""
+        return await attempts_of(self.activities.submit_batch, SubmitBatch(shard=ref))
+
+    async def finished(self, ref: ShardRef) -> tuple[SubmittedBatch, BatchStatus]:
+        submitted = await self.submit(ref)
+        self.emulator.finish()
+        return submitted, await self.ended(ref, submitted)
+
+    async def harvested(self, ref: ShardRef) -> tuple[BatchStatus, ShardReport]:
+        submitted, status = await self.finished(ref)
+        return status, await self.collect(ref, status, submitted)
+
+    async def goes_on(self, ref: ShardRef, submitted: SubmittedBatch) -> ApplicationError:
+        """One attempt to await the batch, which does not end the wait; what it raised."""
+        with pytest.raises(ApplicationError) as failure:
+            await attempt_of(self.activities.await_batch, self.awaiting(ref, submitted.batch_id))
+        assert benign(failure.value)
+        return failure.value
+
     async def ended(self, ref: ShardRef, submitted: SubmittedBatch) -> BatchStatus:
         status, _ = await attempts_of(self.activities.await_batch, self.awaiting(ref, submitted.batch_id))
         return status
@@ -90,9 +171,7 @@ class JobWorld(World):
     async def run_batch(self, round_: int = 0, shard: int = 0) -> ShardReport:
         """Submit, let it end, collect, clean up."""
         ref = self.ref(round_, shard)
-        submitted = await self.submit(ref)
-        self.emulator.finish()
-        status = await self.ended(ref, submitted)
+        submitted, status = await self.finished(ref)
         report = await self.collect(ref, status, submitted)
         await self.clean_up(ref, submitted, status)
         return report
@@ -101,6 +180,17 @@ class JobWorld(World):
         files = [*submitted.input_files, *status.output_files, *status.error_files]
         call = CleanUpBatch(shard=ref, batch_id=submitted.batch_id, files=files)
         return (await attempts_of(self.activities.clean_up_batch, call))[0]
+
+    async def stop(self, ref: ShardRef, submitted: SubmittedBatch) -> BatchStatus:
+        call = CancelBatch(shard=ref, batch_id=submitted.batch_id)
+        return await attempt_of(self.activities.cancel_batch, call)
+
+    async def sweep(self, **more: Any) -> Any:
+        call = SweepOrphans(provider=self.name, grace_s=0, **more)
+        return await attempt_of(self.activities.sweep_orphans, call)
+
+    async def ours(self, owner: str) -> list[Any]:
+        return [one async for one in self.adapter.list_ours(owner)]
 
     async def run_sync(self, round_: int, shard: int = 0) -> ShardReport:
         call = RunSyncShard(

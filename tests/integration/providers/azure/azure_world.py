@@ -4,7 +4,6 @@ import json
 import urllib.request
 from typing import Any
 
-from groupage.activities.providers.azure import AzureProvider
 from job_world import CHAT, JobWorld  # noqa: F401  # the tests take CHAT from here
 from provider_world import Emulator
 
@@ -43,19 +42,19 @@ def token_of(emulator: Emulator) -> str:
         return str(json.loads(reply.read())["access_token"])
 
 
+def variables_of(base_url: str) -> dict[str, str]:
+    """v1 by key."""
+    return {"AZURE_OPENAI_ENDPOINT": base_url.removesuffix("/v1"), "AZURE_OPENAI_API_KEY": "right"}
+
+
 class AzureWorld(JobWorld):
     name = "azure"
     model = DEPLOYMENT
 
-    @property
-    def adapter(self) -> AzureProvider:
-        provider = self.context.provider("azure")
-        assert isinstance(provider, AzureProvider)
-        return provider
-
-    def calls(self, name: str) -> int:
-        return int(self.emulator.state()["calls"].get(name, 0))
-
     async def file(self, file_id: str) -> dict[str, Any]:
         sdk = await self.adapter._sdk()
         return (await sdk.files.retrieve(file_id)).model_dump()
+
+    async def stranger(self) -> list[str]:
+        sdk = await self.adapter._sdk()
+        return [(await sdk.files.create(file=("mine.jsonl", b"{}\n"), purpose="batch")).id]

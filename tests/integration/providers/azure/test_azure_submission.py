@@ -4,12 +4,10 @@ import pytest
 from azure_world import CHAT, DEPLOYMENT, root_of
 from groupage.activities.providers import azure
 from groupage.activities.providers.base import ResultFile
-from groupage.schemas import ErrorClass
-from groupage.schemas.activity_calls import SubmitBatch, SweepOrphans
-from groupage.schemas.errors import ProviderError
+from groupage.schemas.activity_calls import SubmitBatch
 from groupage.store import keys
 from openai import AsyncOpenAI
-from provider_world import Emulator, attempt_of, attempts_of
+from provider_world import Emulator, attempts_of
 from temporalio.exceptions import ApplicationError
 
 CALL = "batches.create"
@@ -103,61 +101,14 @@ async def test_SU_01_a_worker_killed_after_create_adopts_the_batch_through_each_
     assert (emulator.creates(), len(emulator.state()["files"])) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [{"action": "drop_after"}, {"action": "error_after", "status": 500}, {"action": "slow", "seconds": "30s"}],
-    ids=["SU-02 reply lost", "SU-04 500 though accepted", "timeout"],
-)
-async def test_SU_02_an_ambiguous_create_is_looked_for_and_adopted(make_world, emulator, monkeypatch, fault):
-    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "right")
-    world = make_world(provider={"create_timeout_s": 2.0})
-    emulator.faults(calls=[{"call": CALL, "nth": [1], **fault}])
-    ref = await world.planned()
-    submitted, failures = await attempts_of(world.activities.submit_batch, SubmitBatch(shard=ref))
-    assert submitted.adopted
-    assert failures[0].type == "provider.transient"
-    assert emulator.creates() == 1, "the SDK sent it once"
-    assert len(batches_at(emulator)) == 1
-
-
-async def test_SU_02_a_create_that_was_never_done_is_done_after_the_window(world, emulator):
-    emulator.faults(calls=[{"call": CALL, "nth": [1], "action": "drop_before"}])
-    submitted, failures = await attempts_of(world.activities.submit_batch, SubmitBatch(shard=await world.planned()))
-    assert not submitted.adopted
-    assert failures
-    assert (emulator.creates(), len(batches_at(emulator))) == (2, 1)
-
-
 async def test_a_lost_reply_to_an_upload_makes_no_second_file(world, emulator):
     emulator.faults(calls=[{"call": "files.create", "nth": [1], "action": "drop_after"}])
     await attempts_of(world.activities.submit_batch, SubmitBatch(shard=await world.planned()))
     assert len(emulator.state()["files"]) == 1
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "kind", "final"),
-    [
-        (429, "429", "rate_limit", False),
-        (400, "token_limit_exceeded", "quota", True),
-        (400, "quotaExceeded", "quota", True),
-        (401, "401", "account", True),
-        (403, "403", "account", True),
-        (400, "invalidPayload", "invalid", True),
-        (404, "fileNotFound", "transient", False),
-    ],
-)
-async def test_a_refused_create_says_what_it_is(world, emulator, status, code, kind, final):
-    emulator.faults(calls=[{"call": CALL, "action": "error", "status": status, "code": code}])
-    ref = await world.planned()
-    with pytest.raises(ApplicationError) as failure:
-        await world.submit(ref)
-    assert (failure.value.type, failure.value.non_retryable) == (f"provider.{kind}", final)
-    assert (emulator.creates(), len(batches_at(emulator))) == (1, 0)
-
-
 @pytest.mark.parametrize(("asked", "gets"), [(3600, 14), (20 * 86_400, 20), (90 * 86_400, 30), (0, None)])
 async def test_the_expiry_of_files_is_moved_into_azures_bounds(make_world, emulator, monkeypatch, asked, gets):
-    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "right")
     world = make_world(provider={"files_expire_after_s": asked})
     submitted = await world.submit(await world.planned())
     told = await world.file(submitted.input_files[0])
@@ -191,35 +142,6 @@ async def test_CL_01_a_full_resource_is_freed_of_our_own_stale_files_and_the_upl
         assert left == {foreign.id, *kept.input_files, *done.input_files}, "others' files and running jobs' stay"
     finally:
         small.close()
-
-
-async def test_the_sweep_ends_what_a_finished_job_left_and_touches_nothing_else(world, emulator):
-    sdk = await world.adapter._sdk()
-    foreign = await sdk.files.create(file=("mine.jsonl", b"{}\n"), purpose="batch")
-    ref = await world.planned()
-    await world.submit(ref)
-    finish(world, ref.job)
-    request = SweepOrphans(provider="azure", grace_s=0, delete_files=True)
-    swept = await attempt_of(world.activities.sweep_orphans, request)
-    assert (swept.batches, swept.files, swept.deleted, swept.failed) == (1, 1, 1, [])
-    assert len(swept.cancelled) == 1
-    assert [file["id"] for file in emulator.state()["files"]] == [foreign.id]
-    assert batches_at(emulator)[0]["status"] in {"cancelling", "cancelled"}
-
-
-async def test_what_is_gone_is_deleted_without_an_error(world):
-    await world.adapter.delete("file", "file-nobody")
-    await world.adapter.delete("batch", "batch_nobody")
-    with pytest.raises(ProviderError) as error:
-        await world.adapter.download(ResultFile("output", "file-nobody"), world.folder / "x")
-    assert error.value.error_class is ErrorClass.missing
-
-
-async def test_CL_06_a_refused_batch_leaves_no_file(world, emulator):
-    emulator.faults(calls=[{"call": CALL, "action": "error", "status": 400}])
-    with pytest.raises(ApplicationError):
-        await world.submit(await world.planned())
-    assert emulator.state()["files"] == []
 
 
 async def test_the_deployment_is_the_model_of_each_line(world, emulator):

@@ -15,6 +15,12 @@ from temporalio.exceptions import ApplicationError
 SURFACES = pytest.mark.parametrize("version", [{}, LEGACY], ids=["v1", "legacy"])
 
 
+@pytest.fixture(autouse=True)
+def _keyless(emulator, monkeypatch):
+    """A key would come first."""
+    monkeypatch.delenv("AZURE_OPENAI_API_KEY")
+
+
 def call():
     return SyncCall("w1", CHAT, orjson.dumps(chat_body(1, DEPLOYMENT)), 10.0)
 

@@ -1,9 +1,8 @@
-"""The provider tests' world with Bedrock in it: emulated jobs over a real S3, the real boto3."""
+"""Jobs at Bedrock: emulated over a real S3, through the real boto3."""
 
 from typing import Any
 
 import boto3
-from groupage.activities.providers.bedrock import BedrockProvider
 from job_world import CHAT, JobWorld, chat_body  # noqa: F401  # the tests take CHAT from here
 
 BUCKET = "groupage"
@@ -32,11 +31,33 @@ class BedrockWorld(JobWorld):
     name = "bedrock"
     model = CLAUDE
 
-    @property
-    def adapter(self) -> BedrockProvider:
-        provider = self.context.provider("bedrock")
-        assert isinstance(provider, BedrockProvider)
-        return provider
+    def left(self) -> list[str]:
+        """Objects, and objects of which a part was sent and not given up."""
+        parts = boto3.client("s3").list_multipart_uploads(Bucket=BUCKET).get("Uploads") or ()
+        return objects() + [part["Key"] for part in parts]
+
+    def content(self, ref: str) -> bytes:
+        return read_object(_key(ref))
+
+    def put(self, ref: str, data: bytes) -> None:
+        boto3.client("s3").put_object(Bucket=BUCKET, Key=_key(ref), Body=data)
+
+    async def stranger(self) -> list[str]:
+        source = f"s3://{BUCKET}/groupage/somebody-elses.jsonl"
+        self.put(source, read_object(objects()[0]))
+        theirs = {
+            "jobName": "somebody-elses",
+            "roleArn": ROLE,
+            "modelId": CLAUDE,
+            "inputDataConfig": {"s3InputDataConfig": {"s3Uri": source}},
+            "outputDataConfig": {"s3OutputDataConfig": {"s3Uri": f"{source}-output/"}},
+        }
+        boto3.client("bedrock").create_model_invocation_job(**theirs)
+        return ["groupage/somebody-elses.jsonl"]
+
+
+def _key(ref: str) -> str:
+    return ref.removeprefix(f"s3://{BUCKET}/")
 
 
 def objects() -> list[str]:

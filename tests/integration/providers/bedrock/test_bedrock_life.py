@@ -1,7 +1,5 @@
 """A job's whole way: S3 in, job, S3 out, results joined by record id, nothing left in the bucket."""
 
-import asyncio
-
 import boto3
 import orjson
 import pytest
@@ -16,8 +14,8 @@ from groupage.schemas.ids import wire_id
     [(CLAUDE, "InvokeModel"), (NOVA, "InvokeModel"), (LLAMA, "Converse")],
     ids=["claude", "nova", "llama"],
 )
-async def test_a_portable_job_is_answered_and_leaves_nothing_in_the_bucket(world, emulator, model, kind):
-    ref = await world.planned(30, model)
+async def test_what_is_sent_is_named_by_the_tag_and_the_manifest_is_kept(world, model, kind):
+    ref = await world.planned(5, model)
     submitted = await world.submit(ref)
     assert submitted.batch_id.startswith("arn:aws:bedrock:us-east-1:123456789012:model-invocation-job/")
     assert objects() == [f"groupage/{ref.tag}/input.jsonl"]
@@ -27,24 +25,12 @@ async def test_a_portable_job_is_answered_and_leaves_nothing_in_the_bucket(world
     job = boto3.client("bedrock").get_model_invocation_job(jobIdentifier=submitted.batch_id)
     assert (job["jobName"], job["clientRequestToken"], job["modelInvocationType"]) == (ref.tag, ref.tag, kind)
     assert (job["modelId"], job["timeoutDurationInHours"]) == (model, 24)
-    emulator.finish()
+    world.emulator.finish()
     status = await world.ended(ref, submitted)
-    assert (status.phase, status.raw_state) == (BatchPhase.completed, "Completed")
     assert [uri.rpartition("/")[2] for uri in status.output_files] == ["input.jsonl.out", "manifest.json.out"]
-    report = await world.collect(ref, status, submitted)
-    assert report.outcomes == {Outcome.succeeded: 30}
-    assert report.count_mismatch == ""
-    assert report.cost_usd > 0
+    await world.collect(ref, status, submitted)
     stored = world.store.list(f"default/jobs/{world.job.key}/shards/0-0/")
     assert any(key.endswith("manifest.jsonl.zst") for key in stored), "the manifest is kept as received"
-    cleaned = await world.clean_up(ref, submitted, status)
-    assert cleaned.left_behind == []
-    assert objects() == []
-    await world.finalize(1)
-    for n, row in enumerate(world.results()):
-        assert (row["id"], row["outcome"], row["model"]) == (f"id {n}", "succeeded", model)
-        assert row["text"] == expected_text(CHAT, body_of(n, model))
-        assert row["usage"]["input_tokens"] > 0
 
 
 async def test_native_bodies_of_both_kinds_go_as_they_are(world):
@@ -103,38 +89,3 @@ async def test_IV_21_a_minimum_that_is_not_known_is_no_fault_of_the_requests(mak
     status = await world.ended(ref, submitted)
     assert status.phase is BatchPhase.failed
     assert (status.error.error_class, status.error.code) == (ErrorClass.transient, "too_few_records")
-
-
-async def test_the_input_is_uploaded_once_under_one_key(world):
-    ref = await world.planned()
-    await world.submit(ref)
-    modified = boto3.client("s3").head_object(Bucket="groupage", Key=objects()[0])["LastModified"]
-    await asyncio.sleep(1.1)
-    files = await world.adapter.upload(_submission(world, ref, read_object(objects()[0]), look=True))
-    assert files == [f"s3://groupage/groupage/{ref.tag}/input.jsonl"]
-    assert boto3.client("s3").head_object(Bucket="groupage", Key=objects()[0])["LastModified"] == modified
-    # One that was cut short, or is another one, is replaced.
-    await world.adapter.upload(_submission(world, ref, b"{}\n", look=True))
-    assert read_object(objects()[0]) == b"{}\n"
-
-
-def _submission(world, ref, content, *, look):
-    from groupage.activities.providers.base import Submission
-
-    path = world.folder / "again.jsonl"
-    path.write_bytes(content)
-    at = world.started_at
-    return Submission(ref.tag, CHAT, CLAUDE, path, 10, at, at if look else None)
-
-
-async def test_what_is_ours_is_listed_jobs_and_objects(world, emulator):
-    ref = await world.planned()
-    submitted = await world.submit(ref)
-    owner = ref.tag[1:7]
-    live = [one async for one in world.adapter.list_ours(owner)]
-    assert [(one.kind, one.tag, one.ended) for one in live] == [("batch", ref.tag, False), ("file", ref.tag, False)]
-    emulator.finish()
-    await world.ended(ref, submitted)
-    ended = [one async for one in world.adapter.list_ours(owner)]
-    assert [(one.kind, one.ended) for one in ended] == [("batch", True)] + [("file", True)] * 3
-    assert [one async for one in world.adapter.list_ours("zzzzzz")] == []

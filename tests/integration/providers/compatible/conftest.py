@@ -1,48 +1,29 @@
-"""One emulator process for all compatible servers; each test finds it empty and without faults."""
+"""Each server that speaks OpenAI's dialect; one emulator has them all."""
 
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.append(str(Path(__file__).parents[1]))
-sys.path.append(str(Path(__file__).parents[2] / "activities"))
-sys.path.append(str(Path(__file__).parents[2] / "cli"))
-
-from compatible_world import FLAVOURS, CompatibleWorld  # found through the lines above
+from compatible_world import FLAVOURS, CompatibleWorld
+from openai_record import OPENAI
 from provider_world import Emulator
-
-
-@pytest.fixture(scope="session")
-def _compatible_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
-    emulator = Emulator(tmp_path_factory.mktemp("emulator"))
-    yield emulator
-    emulator.close()
+from record import Record
+from worlds import worlds
 
 
 @pytest.fixture
-def emulator(_compatible_process: Emulator) -> Emulator:
-    _compatible_process.reset()
-    return _compatible_process
+def record() -> Record:
+    return OPENAI
 
 
 @pytest.fixture
 async def make_world(emulator: Emulator, tmp_path: Path) -> AsyncIterator[Callable[..., CompatibleWorld]]:
-    made: list[CompatibleWorld] = []
+    def make(folder: Path, flavour: str, **settings: Any) -> CompatibleWorld:
+        return CompatibleWorld(emulator, folder, flavour, **settings)
 
-    def make(flavour: str, **settings: Any) -> CompatibleWorld:
-        folder = tmp_path / f"world-{len(made)}"
-        folder.mkdir()
-        made.append(CompatibleWorld(emulator, folder, flavour, **settings))
-        return made[-1]
-
-    yield make
-    for world in made:
-        await world.close()
-        assert not list(world.spool.iterdir()), "spool files were left behind"
+    async with worlds(tmp_path, make) as made:
+        yield made
 
 
 @pytest.fixture(params=FLAVOURS)

@@ -5,30 +5,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
-from cli_world import Commands, read_results
+from cli_world import Commands
 from gemini_world import CLEARED, FLASH, variables_of
-from groupage.client.local_server import ServerFiles, is_running
 from groupage.emulator.answers import expected_text
-from groupage.emulator.process import EmulatorProcess
-from groupage.workers.embedded import stop_if_unused
 from job_world import CHAT, chat_body
+from run_world import DAMAGED, LATER, REQUESTS, TROUBLE, all_answered_once, commands_at, line_of, run, write_lines
 
-REQUESTS = 200
 FAULTS: dict[str, Any] = {
-    "requests": [
-        {"kind": "http", "status": 429, "share": 0.05, "times": 1},
-        {"kind": "http", "status": 500, "share": 0.05, "times": 1},
-        {"kind": "malformed", "match": "question number 7 ?", "times": 1},
-        {"kind": "missing", "match": "question number 11 ?", "times": 1},
-    ],
+    "requests": [*TROUBLE, DAMAGED],
     "calls": [
         {"call": "batches.create", "action": "drop_after", "nth": [1]},
         {"call": "batches.create", "action": "error", "status": 429, "nth": [2]},
         {"call": "files.create", "action": "error", "status": 503, "nth": [2]},
-        {"call": "batches.retrieve", "action": "error", "status": 503, "every": 4},
-        {"call": "sync", "action": "error", "status": 429, "every": 7},
+        *LATER,
     ],
     # The portable ones; questions 7 and 11 are native: what nobody can explain is tried in two rounds at most.
     "batches": [{"effect": "expire", "at": 0.7, "tag": "-r0-s0"}],
@@ -37,52 +27,35 @@ FAULTS: dict[str, Any] = {
 
 @pytest.fixture
 def commands(tmp_path: Path) -> Iterator[Commands]:
-    with EmulatorProcess(tmp_path / "emulator", turnaround="1s", faults=FAULTS) as emulator:
-        made = Commands(tmp_path, emulator)
-        made.environment = {name: value for name, value in made.environment.items() if name not in CLEARED}
-        made.environment |= variables_of(emulator.base_url)
+    with commands_at(tmp_path, variables_of, cleared=CLEARED, turnaround="1s", faults=FAULTS) as made:
         yield made
-        made.stop_all()
-        stop_if_unused(made.state_dir)
-        assert not is_running(ServerFiles.of(made.state_dir))
 
 
 def native_of(n: int) -> dict[str, Any]:
     return {"model": FLASH, "contents": [{"role": "user", "parts": [{"text": f"question number {n} ?"}]}]}
 
 
+def answer_of(n: int) -> str:
+    body = chat_body(n, FLASH)
+    if n % 2:
+        del body["max_tokens"]
+    return expected_text(CHAT, body)
+
+
 @pytest.mark.timeout(240)
 def test_portable_and_native_requests_are_all_answered_once_in_spite_of_faults(
     commands: Commands, tmp_path: Path
 ) -> None:
-    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    rows = [
+    rows = (
         {"custom_id": f"r{n}", "url": "/generateContent", "body": native_of(n)}
         if n % 2
-        else {"custom_id": f"r{n}", "method": "POST", "url": CHAT, "body": chat_body(n, FLASH)}
+        else line_of(n, chat_body(n, FLASH))
         for n in range(REQUESTS)
-    ]
-    source.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
-    done = commands.call(
-        "run", source, "-o", output, "--provider", "gemini", "--poll", "500ms", "--deadline", "10m", "--json",
-        timeout_s=200,
-    )  # fmt: skip
-    assert output.exists(), done.stderr
-    results = read_results(output)
-    assert [result for result in results if result["outcome"] != "succeeded"] == [], done.stderr
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["outcomes"] == {"succeeded": REQUESTS}
-    assert [result["id"] for result in results] == [f"r{n}" for n in range(REQUESTS)]
-    for n, result in enumerate(results):
-        body = chat_body(n, FLASH)
-        if n % 2:
-            del body["max_tokens"]
-        assert result["text"] == expected_text(CHAT, body)
-        assert (result["provider"], result["model"]) == ("gemini", FLASH)
-    ledger = commands.emulator.ledger()
-    assert ledger["questions_answered_more_than_once"] == 0
-    status = commands.emulator.status()
-    assert (status["batches_live"], status["files"]) == (0, [])
+    )
+    done = run(commands, write_lines(tmp_path / "in.jsonl", rows), "gemini")
+    results = all_answered_once(commands, done, tmp_path / "out.jsonl", "gemini", answer_of)
+    assert {result["model"] for result in results} == {FLASH}
+    assert commands.emulator.status()["files"] == []
 
 
 def test_doctor_says_whether_address_and_key_are_right(commands: Commands) -> None:
@@ -99,8 +72,7 @@ def test_doctor_says_whether_address_and_key_are_right(commands: Commands) -> No
 
 def test_a_job_without_a_key_is_refused_before_anything_is_sent(commands: Commands, tmp_path: Path) -> None:
     del commands.environment["GEMINI_API_KEY"]
-    source = tmp_path / "in.jsonl"
-    source.write_bytes(orjson.dumps({"custom_id": "a", "url": CHAT, "body": chat_body(1, FLASH)}) + b"\n")
+    source = write_lines(tmp_path / "in.jsonl", [line_of(1, chat_body(1, FLASH))])
     done = commands.call("run", source, "-o", tmp_path / "out.jsonl", "--provider", "gemini")
     assert done.returncode == 2
     assert "no API key is known; nothing was sent" in done.stderr

@@ -3,50 +3,7 @@
 import pytest
 from groupage.schemas import BatchPhase, ErrorClass, Outcome
 from groupage.schemas.activity_calls import CancelBatch
-from provider_world import attempt_of, attempts_of, benign
-from temporalio.exceptions import ApplicationError
-
-STATES = [
-    ("PENDING", BatchPhase.validating),
-    ("QUEUED", BatchPhase.validating),
-    ("RUNNING", BatchPhase.in_progress),
-    ("UPDATING", BatchPhase.in_progress),
-    ("PAUSED", BatchPhase.in_progress),
-    ("CANCELLING", BatchPhase.cancelling),
-    ("CANCELING", BatchPhase.cancelling),
-    ("SUCCEEDED", BatchPhase.completed),
-    ("PARTIALLY_SUCCEEDED", BatchPhase.completed),
-    ("FAILED", BatchPhase.failed),
-    ("CANCELLED", BatchPhase.cancelled),
-    ("CANCELED", BatchPhase.cancelled),
-    ("EXPIRED", BatchPhase.expired),
-    # PO-05: nothing that ends.
-    ("UNSPECIFIED", BatchPhase.unknown),
-    ("HIBERNATING", BatchPhase.unknown),
-]
-WORDS = [
-    *((f"{prefix}_STATE_{word}", phase) for word, phase in STATES for prefix in ("BATCH", "JOB")),
-    ("batch_state_succeeded", BatchPhase.completed),
-    ("succeeded", BatchPhase.completed),
-    ("", BatchPhase.completed),
-    (None, BatchPhase.completed),
-]
-"""Without a word the operation's own end decides."""
-
-
-@pytest.mark.parametrize(("word", "phase"), WORDS, ids=[str(word) for word, _ in WORDS])
-async def test_PO_05_every_documented_state_has_its_phase_and_others_are_no_end(world, emulator, word, phase):
-    emulator.faults(batches=[{"effect": "status_word", "during": "completed", "word": word}])
-    ref = await world.planned(3)
-    submitted = await world.submit(ref)
-    emulator.finish()
-    status = await world.adapter.status(submitted.batch_id)
-    assert (status.phase, status.raw_state) == (phase, word or "")
-    assert bool(status.warning) == (phase is BatchPhase.unknown)
-    if not phase.ended:
-        with pytest.raises(ApplicationError) as failure:
-            await attempt_of(world.activities.await_batch, world.awaiting(ref, submitted.batch_id))
-        assert benign(failure.value)
+from provider_world import attempt_of, attempts_of
 
 
 async def test_a_batch_is_pending_then_running_and_tells_its_counts(world, emulator):
@@ -66,74 +23,6 @@ async def test_a_batch_is_pending_then_running_and_tells_its_counts(world, emula
     assert ended.ended_at > ended.created_at
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        {"action": "error", "status": 500},
-        {"action": "error", "status": 503},
-        {"action": "error", "status": 429, "retry_after": 7},
-        {"action": "drop_before"},
-        {"action": "html"},
-        {"action": "slow", "seconds": "3s"},
-        {"action": "cut"},
-        {"action": "error", "status": 404},
-    ],
-    ids=["500", "503", "429", "reset", "PO-22 html", "timeout", "cut", "PO-01 404"],
-)
-async def test_PO_02_a_failed_look_is_only_a_failed_look(make_world, emulator, fault):
-    world = make_world(provider={"request_timeout_s": 0.5})
-    ref = await world.planned()
-    submitted = await world.submit(ref)
-    emulator.finish()
-    emulator.faults(calls=[{"call": "batches.retrieve", "times": 1, **fault}])
-    with pytest.raises(ApplicationError) as failure:
-        await attempt_of(world.activities.await_batch, world.awaiting(ref, submitted.batch_id))
-    assert benign(failure.value)
-    assert failure.value.next_retry_delay.total_seconds() >= fault.get("retry_after", 0)
-    assert world.calls("batches.retrieve") == 1
-    assert (await world.ended(ref, submitted)).phase is BatchPhase.completed
-
-
-async def test_PO_08_succeeded_without_its_results_is_looked_at_again(world, emulator):
-    emulator.faults(batches=[{"effect": "late_output", "seconds": "2h"}])
-    ref = await world.planned()
-    submitted = await world.submit(ref)
-    emulator.finish()
-    early = await world.adapter.status(submitted.batch_id)
-    assert (early.phase, early.settles_as) == (BatchPhase.finalizing, BatchPhase.completed)
-    emulator.advance("3h")
-    assert (await world.ended(ref, submitted)).output_files
-
-
-@pytest.mark.parametrize(("counts", "told"), [("null", (-1, -1, -1)), ("zero", (-1, -1, -1))])
-async def test_PO_10_counts_that_are_missing_decide_nothing(world, emulator, counts, told):
-    emulator.faults(batches=[{"effect": "counts", "counts": counts}])
-    ref = await world.planned()
-    submitted = await world.submit(ref)
-    emulator.finish()
-    status = await world.ended(ref, submitted)
-    assert (status.total, status.completed, status.failed) == told
-    report = await world.collect(ref, status, submitted)
-    assert (report.outcomes, report.count_mismatch) == ({Outcome.succeeded: 10}, "")
-
-
-async def test_PO_16_cancelling_what_has_ended_returns_how_it_ended(world, emulator):
-    ref = await world.planned()
-    submitted = await world.submit(ref)
-    emulator.finish()
-    status = await world.adapter.cancel(submitted.batch_id)
-    assert (status.phase, status.raw_state) == (BatchPhase.completed, "BATCH_STATE_SUCCEEDED")
-
-
-async def test_PO_16_a_real_refusal_to_cancel_surfaces(world, emulator):
-    ref = await world.planned()
-    submitted = await world.submit(ref)
-    emulator.faults(calls=[{"call": "batches.cancel", "action": "error", "status": 400, "times": 1}])
-    with pytest.raises(ApplicationError) as failure:
-        await attempt_of(world.activities.cancel_batch, CancelBatch(shard=ref, batch_id=submitted.batch_id))
-    assert failure.value.type == "provider.invalid"
-
-
 async def test_PO_15_a_batch_that_is_being_cancelled_says_running_and_ends_cancelled(world, emulator):
     emulator.faults(batches=[{"effect": "slow_cancel", "seconds": "25m"}])
     ref = await world.planned(20)
@@ -148,26 +37,6 @@ async def test_PO_15_a_batch_that_is_being_cancelled_says_running_and_ends_cance
     report = await world.collect(ref, ended, submitted)
     assert report.outcomes[Outcome.succeeded] + report.outcomes[Outcome.cancelled] == 20
     assert 0 < report.outcomes[Outcome.succeeded] < 20, "PF-13: what was answered before is kept"
-
-
-@pytest.mark.parametrize(
-    ("fault", "found"),
-    [
-        ({"code": "INTERNAL", "message": "An internal error has occurred."}, ErrorClass.transient),
-        ({"code": "INVALID_ARGUMENT", "message": "Line 3 is not valid."}, ErrorClass.invalid),
-        ({"code": "RESOURCE_EXHAUSTED", "message": "Resource has been exhausted."}, ErrorClass.quota),
-        ({"code": "PERMISSION_DENIED", "message": "No access to the model."}, ErrorClass.account),
-    ],
-    ids=["internal", "invalid", "exhausted", "denied"],
-)
-async def test_a_failed_batch_says_why_though_the_sdk_drops_it(world, emulator, fault, found):
-    emulator.faults(batches=[{"effect": "fail", **fault}])
-    ref = await world.planned()
-    submitted = await world.submit(ref)
-    emulator.advance_at_once("1h")
-    status = await world.ended(ref, submitted)
-    assert (status.phase, status.error.error_class, status.error.code) == (BatchPhase.failed, found, fault["code"])
-    assert status.error.message == fault["message"]
 
 
 async def test_a_batch_that_expires_after_48_hours_loses_everything_and_goes_again(world, emulator):

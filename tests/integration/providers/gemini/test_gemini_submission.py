@@ -4,100 +4,15 @@ from datetime import UTC, datetime
 
 import pytest
 from gemini_world import EMBEDDING, FLASH, ask, uploaded
-from groupage.activities.providers.base import Submission
 from groupage.schemas import ErrorClass
 from groupage.schemas.activity_calls import SubmitBatch
 from groupage.schemas.errors import AmbiguousCreate, ProviderError
-from job_world import CHAT
 from provider_world import attempt_of, attempts_of
 from temporalio.exceptions import ApplicationError
-
-CALL = "batches.create"
 
 
 def batches_at(emulator):
     return emulator.state()["batches"]
-
-
-def submission_of(world, ref, content=b"{}\n", **more):
-    path = world.folder / "again.jsonl"
-    path.write_bytes(content)
-    return Submission(ref.tag, CHAT, FLASH, path, 10, world.started_at, **more)
-
-
-async def test_SU_01_a_worker_killed_after_create_adopts_the_batch(world, emulator):
-    ref = await world.planned()
-    first = await world.submit(ref)
-    store = world.store
-    store.delete([key for key in store.list("default/") if "/intents/" in key or key.endswith("batch.json")])
-    again = await world.restarted().submit(ref)
-    assert (again.batch_id, again.adopted) == (first.batch_id, True)
-    assert emulator.creates() == 1
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        {"action": "drop_after"},
-        {"action": "error_after", "status": 500},
-        {"action": "error_after", "status": 503},
-        {"action": "slow", "seconds": "30s"},
-    ],
-    ids=["SU-02 reply lost", "SU-04 500 though accepted", "SU-04 503 though accepted", "timeout"],
-)
-async def test_SU_02_an_ambiguous_create_is_looked_for_and_adopted(make_world, emulator, fault):
-    world = make_world(provider={"create_timeout_s": 2.0})
-    emulator.faults(calls=[{"call": CALL, "nth": [1], **fault}])
-    ref = await world.planned()
-    submitted, failures = await attempts_of(world.activities.submit_batch, SubmitBatch(shard=ref))
-    assert submitted.adopted
-    assert failures[0].type == "provider.transient"
-    assert emulator.creates() == 1, "the SDK sent it once"
-    assert len(batches_at(emulator)) == 1
-
-
-async def test_SU_02_a_create_that_was_never_done_is_done_after_the_window(world, emulator):
-    emulator.faults(calls=[{"call": CALL, "nth": [1], "action": "drop_before"}])
-    ref = await world.planned()
-    submitted, failures = await attempts_of(world.activities.submit_batch, SubmitBatch(shard=ref))
-    assert not submitted.adopted
-    assert failures
-    assert (emulator.creates(), len(batches_at(emulator))) == (2, 1)
-
-
-async def test_PO_22_a_gateways_page_instead_of_a_batch_is_a_doubt(world, emulator):
-    emulator.faults(calls=[{"call": CALL, "nth": [1], "action": "html"}])
-    ref = await world.planned()
-    files = await world.adapter.upload(submission_of(world, ref))
-    with pytest.raises(AmbiguousCreate):
-        await world.adapter.create(submission_of(world, ref), files)
-    submitted, _ = await attempts_of(world.activities.submit_batch, SubmitBatch(shard=ref))
-    assert submitted.batch_id
-
-
-@pytest.mark.parametrize(
-    ("fault", "found"),
-    [
-        ({"status": 400}, ErrorClass.invalid),
-        ({"status": 400, "message": "API key not valid. Please pass a valid API key."}, ErrorClass.account),
-        ({"status": 400, "code": "FAILED_PRECONDITION", "message": "Please enable billing"}, ErrorClass.account),
-        ({"status": 403}, ErrorClass.account),
-        ({"status": 400, "message": "Request payload size exceeds the limit"}, ErrorClass.too_large),
-        ({"status": 429, "retry_after": 3}, ErrorClass.rate_limit),
-        ({"status": 429, "message": "Quota exceeded: enqueued batch tokens"}, ErrorClass.quota),
-    ],
-)
-async def test_a_clear_refusal_is_no_doubt_and_made_no_batch(world, emulator, fault, found):
-    emulator.faults(calls=[{"call": CALL, "action": "error", **fault}])
-    ref = await world.planned()
-    with pytest.raises(ApplicationError) as failure:
-        await attempt_of(world.activities.submit_batch, SubmitBatch(shard=ref))
-    assert failure.value.type == f"provider.{found}"
-    assert emulator.creates() == 1
-    if found in {ErrorClass.invalid, ErrorClass.account, ErrorClass.too_large}:
-        assert uploaded(emulator) == [], "CL-06: the input file goes with it"
-    elif "retry_after" in fault:
-        assert failure.value.next_retry_delay.total_seconds() >= 3
 
 
 async def test_QU_02_a_full_queue_of_batches_is_waited_for(make_world, emulator, tmp_path):
@@ -119,18 +34,6 @@ async def test_QU_02_a_full_queue_of_batches_is_waited_for(make_world, emulator,
         other.close()
 
 
-async def test_two_batches_of_one_tag_are_told_and_dead_ones_left_out(world, emulator):
-    ref = await world.planned()
-    dead = (await world.submit(ref)).batch_id
-    name = uploaded(emulator)[0]["name"]
-    made = await world.adapter.create(submission_of(world, ref, not_ids=(dead,)), [name])
-    assert made.batch_id != dead
-    found = await world.adapter.find(ref.tag, since=None, not_ids=[dead])
-    assert (found.batch_id, found.tag) == (made.batch_id, ref.tag)
-    both = await world.adapter.find(ref.tag, since=world.started_at, not_ids=[])
-    assert "more batches carry the tag" in both.warning
-
-
 async def test_a_batch_is_found_on_a_later_page_and_not_by_a_part_of_its_name(world, emulator, monkeypatch):
     monkeypatch.setattr("groupage.activities.providers.gemini.PAGE", 2)
     ref = await world.planned()
@@ -149,13 +52,13 @@ async def test_a_batch_is_found_on_a_later_page_and_not_by_a_part_of_its_name(wo
 
 async def test_an_upload_is_found_again_by_its_name_and_one_of_another_size_replaced(world, emulator):
     ref = await world.planned()
-    submission = submission_of(world, ref, b'{"key":"a","request":{}}\n')
+    submission = world.submission(ref, b'{"key":"a","request":{}}\n')
     first = await world.adapter.upload(submission)
     again = await world.adapter.upload(
-        submission_of(world, ref, b'{"key":"a","request":{}}\n', look_since=world.started_at)
+        world.submission(ref, b'{"key":"a","request":{}}\n', look_since=world.started_at)
     )
     assert again == first
-    other = await world.adapter.upload(submission_of(world, ref, b"{}\n", look_since=world.started_at))
+    other = await world.adapter.upload(world.submission(ref, b"{}\n", look_since=world.started_at))
     assert other != first
     assert [(file["name"], file["displayName"], file["sizeBytes"]) for file in uploaded(emulator)] == [
         (other[0], ref.tag, "3")
@@ -193,7 +96,7 @@ async def test_an_upload_that_fails_is_tried_once_and_found_or_made_again(world,
 async def test_a_large_input_goes_up_in_pieces(world, emulator):
     ref = await world.planned()
     content = b'{"key":"a","request":{"contents":[{"parts":[{"text":"%b"}]}]}}\n' % (b"x" * 20_000_000)
-    (name,) = await world.adapter.upload(submission_of(world, ref, content))
+    (name,) = await world.adapter.upload(world.submission(ref, content))
     assert (world.calls("uploads.part"), world.calls("files.create")) == (2, 1)
     assert ask(emulator, name)["sizeBytes"] == str(len(content))
 
@@ -201,7 +104,7 @@ async def test_a_large_input_goes_up_in_pieces(world, emulator):
 async def test_a_file_that_is_gone_at_create_is_uploaded_again(world, emulator):
     ref = await world.planned()
     with pytest.raises(ProviderError) as error:
-        await world.adapter.create(submission_of(world, ref), ["files/nothing"])
+        await world.adapter.create(world.submission(ref), ["files/nothing"])
     assert error.value.error_class is ErrorClass.missing
     assert not isinstance(error.value, AmbiguousCreate)
     assert batches_at(emulator) == []

@@ -1,30 +1,9 @@
 """One request at a time through models:generateContent, on the SDK's own connections."""
 
-import asyncio
-import time
-
 import orjson
-import pytest
 from gemini_world import EMBEDDING, FLASH
-from groupage.activities.providers.base import SyncCall
-from groupage.emulator.answers import expected_text
 from groupage.schemas import ErrorClass, Outcome
-from job_world import CHAT, chat_body
-
-WIRE = "gabcdef-abcdefghijklm-r0-s0-1"
-
-
-def call_of(body, endpoint=CHAT, timeout_s=20.0):
-    return SyncCall(WIRE, endpoint, orjson.dumps(body), timeout_s)
-
-
-async def test_a_portable_request_is_answered(world):
-    answer = await world.adapter.complete(call_of(chat_body(1, FLASH)))
-    assert (answer.wire_id, answer.outcome) == (WIRE, Outcome.succeeded)
-    assert answer.text == expected_text(CHAT, chat_body(1, FLASH))
-    assert answer.usage.input_tokens > 0
-    assert answer.usage.output_tokens > 0
-    assert answer.request_id
+from job_world import call_of, chat_body
 
 
 async def test_a_native_request_goes_as_it_is_and_names_its_model_in_the_path(world):
@@ -65,29 +44,6 @@ async def test_a_tool_call_and_its_signature_come_back_and_go_in_again(world):
     assert again.text
 
 
-@pytest.mark.parametrize(
-    ("rule", "kind"),
-    [
-        ({"kind": "http", "status": 429, "retry_after": 5}, ErrorClass.rate_limit),
-        ({"kind": "http", "status": 400}, ErrorClass.invalid),
-        ({"kind": "http", "status": 400, "message": "API key not valid."}, ErrorClass.account),
-        ({"kind": "http", "status": 403}, ErrorClass.account),
-        ({"kind": "http", "status": 404}, ErrorClass.invalid),
-        ({"kind": "http", "status": 500}, ErrorClass.transient),
-        ({"kind": "http", "status": 503}, ErrorClass.transient),
-        ({"kind": "http", "status": 504}, ErrorClass.transient),
-        ({"kind": "credit"}, ErrorClass.account),
-        ({"kind": "empty_body"}, ErrorClass.unreadable),
-    ],
-)
-async def test_errors_are_classed_and_tried_once(world, emulator, rule, kind):
-    emulator.faults(requests=[{"share": 1, **rule}])
-    answer = await world.adapter.complete(call_of(chat_body(3, FLASH)))
-    assert answer.error_class is kind, answer.message
-    assert answer.retry_after_s == rule.get("retry_after")
-    assert world.calls("sync") == 1
-
-
 async def test_a_wait_that_is_told_among_the_details_is_heeded(tmp_path, make_world):
     from provider_world import Emulator
 
@@ -99,41 +55,6 @@ async def test_a_wait_that_is_told_among_the_details_is_heeded(tmp_path, make_wo
         slow.close()
     assert (answers[0].outcome, answers[1].error_class) == (Outcome.succeeded, ErrorClass.rate_limit)
     assert 5 < answers[1].retry_after_s <= 10
-
-
-@pytest.mark.parametrize(("kind", "outcome"), [("truncated", Outcome.truncated), ("refused", Outcome.refused)])
-async def test_RP_14_RP_16_truncated_and_refused_are_answers_of_their_own(world, emulator, kind, outcome):
-    emulator.faults(requests=[{"share": 1, "kind": kind}])
-    answer = await world.adapter.complete(call_of(chat_body(4, FLASH)))
-    assert (answer.outcome, answer.error_class) == (outcome, None)
-    assert answer.usage.input_tokens > 0
-
-
-@pytest.mark.parametrize(
-    ("fault", "code"),
-    [
-        ({"action": "drop_after"}, "connection_lost"),
-        ({"action": "html"}, "not_json"),
-        ({"action": "slow", "seconds": "30s"}, "timeout"),
-        ({"action": "cut"}, "connection_lost"),
-    ],
-    ids=["lost", "PO-22 html", "timeout", "cut"],
-)
-async def test_a_reply_that_does_not_come_may_have_been_paid(world, emulator, fault, code):
-    emulator.faults(calls=[{"call": "sync", **fault}])
-    began = time.monotonic()
-    answer = await world.adapter.complete(call_of(chat_body(5, FLASH), timeout_s=1.0))
-    assert (answer.error_class, answer.code) == (ErrorClass.transient, code), answer.message
-    assert time.monotonic() - began < 10
-    assert world.calls("sync") == 1
-
-
-async def test_many_slow_calls_at_once_need_no_thread_each(world, emulator):
-    emulator.faults(calls=[{"call": "sync", "action": "slow", "seconds": "1s"}])
-    calls = [world.adapter.complete(call_of(chat_body(n, FLASH))) for n in range(60)]
-    began = time.monotonic()
-    assert {answer.outcome for answer in await asyncio.gather(*calls)} == {Outcome.succeeded}
-    assert time.monotonic() - began < 15
 
 
 async def test_a_request_that_nothing_can_say_is_invalid_and_not_sent(world):

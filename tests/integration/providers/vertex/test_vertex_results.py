@@ -1,25 +1,13 @@
 """What lies in the output folder: rows are joined by label or by the request that they repeat; the lines decide."""
 
-from collections import Counter
-
 import orjson
 import pytest
 import zstandard
-from groupage.activities.providers.base import ResultFile
 from groupage.emulator.answers import expected_text
-from groupage.schemas import BatchPhase, ErrorClass, Outcome
-from groupage.schemas.activity_calls import CancelBatch
+from groupage.schemas import ErrorClass, Outcome
 from groupage.schemas.errors import ProviderError
 from job_world import CHAT
-from provider_world import attempt_of
-from vertex_world import CLAUDE, GEMINI, body_of
-
-
-async def harvested(world, emulator, ref):
-    submitted = await world.submit(ref)
-    emulator.finish()
-    status = await world.ended(ref, submitted)
-    return status, await world.collect(ref, status, submitted)
+from vertex_world import GEMINI, body_of
 
 
 def quarantine(world):
@@ -35,7 +23,7 @@ async def right(world, count=10, model=GEMINI):
 
 async def test_RP_07_rows_without_labels_are_joined_by_their_request_in_whatever_order(world, emulator):
     emulator.faults(batches=[{"effect": "unlabelled", "at": 1}])
-    _, report = await harvested(world, emulator, await world.planned(40))
+    _, report = await world.harvested(await world.planned(40))
     assert report.outcomes == {Outcome.succeeded: 40}
     assert (report.quarantined, report.count_mismatch) == (0, "")
     await right(world, 40)
@@ -43,7 +31,7 @@ async def test_RP_07_rows_without_labels_are_joined_by_their_request_in_whatever
 
 async def test_RP_07_a_server_that_writes_requests_its_own_way_is_understood(world, emulator):
     emulator.faults(batches=[{"effect": "unlabelled", "at": 1}, {"effect": "rewritten"}])
-    _, report = await harvested(world, emulator, await world.planned(40))
+    _, report = await world.harvested(await world.planned(40))
     assert (report.outcomes, report.quarantined) == ({Outcome.succeeded: 40}, 0)
     await right(world, 40)
 
@@ -52,7 +40,7 @@ async def test_RP_07_some_rows_with_and_some_without_labels_in_several_files(wor
     emulator.faults(
         batches=[{"effect": "unlabelled", "at": 0.5}, {"effect": "rewritten"}, {"effect": "parts", "files": 4}]
     )
-    status, report = await harvested(world, emulator, await world.planned(40))
+    status, report = await world.harvested(await world.planned(40))
     names = [ref.rpartition("/")[2] for ref in status.output_files]
     assert names == [f"predictions_000{n}.jsonl" for n in (1, 2, 3, 4)]
     assert (report.outcomes, report.quarantined) == ({Outcome.succeeded: 40}, 0)
@@ -64,7 +52,7 @@ async def test_RP_07_identical_requests_share_their_rows_one_each(world, emulato
     emulator.faults(batches=[{"effect": "unlabelled", "at": 1}])
     await world.prepare([{"id": f"id {n}", "body": body_of(n % 4)} for n in range(12)])
     await world.plan()
-    _, report = await harvested(world, emulator, world.ref())
+    _, report = await world.harvested(world.ref())
     assert (report.outcomes, report.quarantined) == ({Outcome.succeeded: 12}, 0)
     await world.finalize(1)
     assert [row["text"] for row in world.results()] == [expected_text(CHAT, body_of(n % 4)) for n in range(12)]
@@ -76,7 +64,7 @@ async def test_RP_rows_twice_and_rows_missing_without_labels(world, emulator):
         batches=[{"effect": "unlabelled", "at": 1}],
         requests=[{"lines": [2], "kind": "duplicate"}, {"lines": [5], "kind": "missing"}],
     )
-    _, report = await harvested(world, emulator, await world.planned(10))
+    _, report = await world.harvested(await world.planned(10))
     assert report.outcomes == {Outcome.succeeded: 9, Outcome.failed: 1}
     assert report.unanswered == {ErrorClass.missing: 1}
     assert [row["reason"] for row in quarantine(world)] == ["like_an_answered_request"]
@@ -127,108 +115,12 @@ async def test_requests_that_a_server_may_write_alike_are_told_apart_or_not_gues
     emulator.faults(batches=[{"effect": "unlabelled", "at": 1}, *([{"effect": "rewritten"}] if rewritten else [])])
     await world.prepare([{"id": f"id {n}", "body": body} for n, body in enumerate(bodies)])
     await world.plan()
-    _, report = await harvested(world, emulator, world.ref())
+    _, report = await world.harvested(world.ref())
     if not rewritten:
         assert (report.outcomes, report.quarantined) == ({Outcome.succeeded: 3}, 0)
     else:
         assert report.outcomes == {Outcome.succeeded: 1, Outcome.failed: 2}
         assert [row["reason"] for row in quarantine(world)] == ["like_several_requests"] * 2
-
-
-@pytest.mark.parametrize("at", [0, 1], ids=["labelled", "unlabelled"])
-async def test_EX_rows_with_nothing_but_the_request_say_that_it_did_not_run(world, emulator, at):
-    emulator.faults(
-        batches=[
-            {"effect": "expire", "at": 0.6, "nth": [1]},
-            {"effect": "request_only"},
-            {"effect": "unlabelled", "at": at},
-        ]
-    )
-    ref = await world.planned(20)
-    status, report = await harvested(world, emulator, ref)
-    assert (status.phase, status.raw_state) == (BatchPhase.expired, "JOB_STATE_PARTIALLY_SUCCEEDED")
-    assert report.outcomes == {Outcome.succeeded: 12, Outcome.expired: 8}
-    assert (report.quarantined, report.count_mismatch) == (0, "")
-    plan = await world.plan(1)
-    assert (plan.requests, plan.batch_shards) == (8, 1)
-    assert (await world.run_batch(1)).outcomes == {Outcome.succeeded: 8}
-    await world.finalize(2)
-    assert [row["text"] for row in world.results()] == [expected_text(CHAT, body_of(n)) for n in range(20)]
-    assert emulator.ledger()["questions_answered_more_than_once"] == 0
-
-
-async def test_PF_13_what_was_answered_before_the_cancel_is_kept(world, emulator):
-    emulator.faults(batches=[{"effect": "request_only"}])
-    ref = await world.planned(20)
-    submitted = await world.submit(ref)
-    emulator.advance("6m")
-    await attempt_of(world.activities.cancel_batch, CancelBatch(shard=ref, batch_id=submitted.batch_id))
-    emulator.finish()
-    status = await world.ended(ref, submitted)
-    report = await world.collect(ref, status, submitted)
-    assert status.phase is BatchPhase.cancelled
-    assert 0 < report.outcomes[Outcome.succeeded] < 20
-    assert report.outcomes[Outcome.succeeded] + report.outcomes[Outcome.cancelled] == 20
-    assert report.cost_usd > 0, "CO-04"
-
-
-@pytest.mark.parametrize("model", [GEMINI, CLAUDE], ids=["gemini", "claude"])
-@pytest.mark.parametrize("at", [0, 1], ids=["labelled", "unlabelled"])
-async def test_RP_each_kind_of_damaged_row_costs_only_itself(world, emulator, model, at):
-    kinds = {
-        1: {"kind": "empty_body"},
-        2: {"kind": "invalid_utf8"},
-        3: {"kind": "malformed"},
-        4: {"kind": "http", "status": 429},
-        5: {"kind": "http", "status": 503},
-        6: {"kind": "truncated"},
-        7: {"kind": "refused"},
-        8: {"kind": "duplicate"},
-        9: {"kind": "unknown_id"},
-        10: {"kind": "missing"},
-        11: {"kind": "status_zero"},
-        12: {"kind": "credit"},
-        13: {"kind": "http", "status": 400},
-    }
-    emulator.faults(
-        requests=[{"lines": [line], **rule} for line, rule in kinds.items()],
-        batches=[{"effect": "unlabelled", "at": at}],
-    )
-    ref = await world.planned(30, model)
-    _, report = await harvested(world, emulator, ref)
-    assert report.outcomes == {
-        Outcome.succeeded: 19, Outcome.truncated: 1, Outcome.refused: 1, Outcome.failed: 6,
-        Outcome.unreadable: 3,
-    }  # fmt: skip
-    assert report.unanswered == {
-        ErrorClass.unreadable: 3, ErrorClass.rate_limit: 1, ErrorClass.transient: 1, ErrorClass.missing: 1,
-        ErrorClass.unknown: 1, ErrorClass.account: 1, ErrorClass.invalid: 1,
-    }  # fmt: skip
-    await world.finalize(1)
-    rows = world.results()
-    assert Counter(row["outcome"] for row in rows)["succeeded"] == 19
-    for n, row in enumerate(rows):
-        if row["outcome"] == "succeeded":
-            assert row["text"] == expected_text(CHAT, body_of(n, model))
-
-
-async def test_RP_16_a_blocked_prompt_and_a_candidate_without_parts_are_refusals(world, emulator):
-    emulator.faults(requests=[{"share": 1, "kind": "refused"}])
-    _, report = await harvested(world, emulator, await world.planned(20))
-    assert report.outcomes == {Outcome.refused: 20}
-    await world.finalize(1)
-    bodies = [row["body"] for row in world.results()]
-    assert any("promptFeedback" in body for body in bodies)
-    assert any("candidates" in body for body in bodies)
-
-
-async def test_PF_07_counts_that_disagree_with_the_rows_are_reported(world, emulator):
-    emulator.faults(
-        batches=[{"effect": "counts", "counts": "optimistic"}],
-        requests=[{"lines": [1, 2], "kind": "http", "status": 500}],
-    )
-    _, report = await harvested(world, emulator, await world.planned())
-    assert "counts 10 completed and 0 failed, its lines say 8 and 2" in report.count_mismatch
 
 
 async def test_RP_04_predictions_that_change_while_they_are_read_are_not_mixed(world, emulator, gcs, monkeypatch):
@@ -258,9 +150,3 @@ async def test_RP_04_predictions_that_change_while_they_are_read_are_not_mixed(w
     assert (error.value.error_class, error.value.code) == (ErrorClass.transient, "cut_short")
     report = await world.collect(ref, status, submitted)
     assert report.outcomes == {Outcome.succeeded: 10}
-
-
-async def test_PO_01_predictions_that_are_not_there_are_missing(world, gcs):
-    with pytest.raises(ProviderError) as error:
-        await world.adapter.download(ResultFile("output", "gs://groupage/groupage/none"), world.folder / "none")
-    assert error.value.error_class is ErrorClass.missing

@@ -1,8 +1,10 @@
-"""The provider tests' world with Vertex in it: emulated jobs over a Cloud Storage server, Google's real clients."""
+"""Jobs at Vertex: emulated over a Cloud Storage server, through Google's real clients."""
 
+import os
 from typing import Any
 
-from groupage.activities.providers.vertex import VertexProvider
+from gcs_server import GcsServer
+from groupage.activities.providers.vertex import _as_proto
 from job_world import JobWorld, chat_body
 
 GEMINI = "gemini-2.5-flash"
@@ -30,7 +32,32 @@ class VertexWorld(JobWorld):
     model = GEMINI
 
     @property
-    def adapter(self) -> VertexProvider:
-        provider = self.context.provider("vertex")
-        assert isinstance(provider, VertexProvider)
-        return provider
+    def bucket(self) -> GcsServer:
+        return GcsServer(os.environ["STORAGE_EMULATOR_HOST"])
+
+    def left(self) -> list[str]:
+        return self.bucket.keys()
+
+    def content(self, ref: str) -> bytes:
+        return self.bucket.read(_key(ref))
+
+    def put(self, ref: str, data: bytes) -> None:
+        """In the place of what is there."""
+        key = _key(ref)
+        if key in self.bucket.keys(key):
+            self.bucket.delete(key)
+        self.bucket.put(key, data)
+
+    async def stranger(self) -> list[str]:
+        self.put("groupage/somebody-elses.jsonl", b"")
+        clients = self.adapter._clients
+        ours = (await self.adapter.find(self.ref().tag, since=None, not_ids=[])).batch_id
+        job = await self.adapter._job(ours)
+        theirs = {"displayName": "somebody else's", "model": "publishers/google/models/gemini-2.5-flash"}
+        theirs |= {name: job[name] for name in ("inputConfig", "outputConfig")}
+        clients.jobs().create_batch_prediction_job(parent=clients.parent, batch_prediction_job=_as_proto(theirs))
+        return ["groupage/somebody-elses.jsonl"]
+
+
+def _key(ref: str) -> str:
+    return ref.removeprefix("gs://groupage/")

@@ -1,39 +1,29 @@
-"""One emulator process for all tests of Vertex's data in BigQuery; each test finds it empty but for a dataset."""
+"""Vertex with its data in BigQuery: a test finds nothing there, or a dataset."""
 
-import os
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+import dataclasses
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.append(str(Path(__file__).parents[2] / "activities"))
-sys.path.append(str(Path(__file__).parents[2] / "cli"))
-sys.path.append(str(Path(__file__).parents[1] / "vertex"))
-
-from bigquery_plane import Plane, variables_of  # found through the lines above
+from bigquery_plane import Plane, variables_of
 from provider_world import Emulator
+from record import Record
+from vertex_record import VERTEX
 from vertex_world import VertexWorld
 
-
-@pytest.fixture(scope="session")
-def _process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
-    emulator = Emulator(tmp_path_factory.mktemp("emulator"))
-    yield emulator
-    emulator.close()
+BIGQUERY = dataclasses.replace(
+    VERTEX,
+    label="vertex-bigquery",
+    variables=variables_of,
+    cleared=("GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST"),
+    store="",
+)
 
 
 @pytest.fixture
-def emulator(_process: Emulator, monkeypatch: pytest.MonkeyPatch) -> Emulator:
-    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables_of(_process.base_url).items():
-        monkeypatch.setenv(name, value)
-    _process.reset()
-    assert not os.environ["BIGQUERY_EMULATOR_HOST"].endswith("/v1")
-    return _process
+def record() -> Record:
+    return BIGQUERY
 
 
 @pytest.fixture

@@ -1,36 +1,26 @@
 """`groupage run --provider vertex` with its data in BigQuery, from portable lines to the output file, with faults."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import orjson
 import pytest
 from bigquery_plane import DATASET, LOCATION, PROJECT, variables_of
 from cli_world import Commands, read_results
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import bigquery
-from groupage.client.local_server import ServerFiles, is_running
 from groupage.emulator.answers import expected_text
-from groupage.emulator.process import EmulatorProcess
-from groupage.workers.embedded import stop_if_unused
 from job_world import CHAT, chat_body
+from run_world import DAMAGED, LATER, REQUESTS, TROUBLE, all_answered_once, commands_at, line_of, run, write_lines
 from vertex_world import GEMINI
 
-REQUESTS = 200
 FAULTS = {
-    "requests": [
-        {"kind": "http", "status": 429, "share": 0.05, "times": 1},
-        {"kind": "http", "status": 500, "share": 0.05, "times": 1},
-        {"kind": "malformed", "match": "question number 7 ?", "times": 1},
-        {"kind": "missing", "match": "question number 11 ?", "times": 1},
-    ],
+    "requests": [*TROUBLE, DAMAGED],
     "calls": [
         {"call": "files.create", "action": "drop_after", "nth": [1]},
         {"call": "uploads.part", "action": "drop_after", "nth": [1]},
         {"call": "uploads.part", "action": "error", "status": 503, "nth": [2]},
         {"call": "batches.create", "action": "drop_after", "nth": [1]},
-        {"call": "batches.retrieve", "action": "error", "status": 503, "every": 4},
+        LATER[0],
         {"call": "files.content", "action": "cut", "nth": [1, 3]},
         {"call": "files.delete", "action": "error", "status": 500, "nth": [1]},
     ],
@@ -41,13 +31,8 @@ FAULTS = {
 
 @pytest.fixture
 def commands(tmp_path: Path) -> Iterator[Commands]:
-    with EmulatorProcess(tmp_path / "emulator", turnaround="1s", faults=FAULTS) as emulator:
-        made = Commands(tmp_path, emulator)
-        made.environment |= variables_of(emulator.base_url)
+    with commands_at(tmp_path, variables_of, turnaround="1s", faults=FAULTS) as made:
         yield made
-        made.stop_all()
-        stop_if_unused(made.state_dir)
-        assert not is_running(ServerFiles.of(made.state_dir))
 
 
 def make_dataset(commands: Commands) -> bigquery.Client:
@@ -60,38 +45,19 @@ def make_dataset(commands: Commands) -> bigquery.Client:
 
 
 def write_input(folder: Path, count: int) -> Path:
-    lines = (
-        orjson.dumps({"custom_id": f"r{n}", "method": "POST", "url": CHAT, "body": chat_body(n, GEMINI)}) + b"\n"
-        for n in range(count)
-    )
-    path = folder / "in.jsonl"
-    path.write_bytes(b"".join(lines))
-    return path
+    return write_lines(folder / "in.jsonl", (line_of(n, chat_body(n, GEMINI)) for n in range(count)))
 
 
 @pytest.mark.timeout(240)
 def test_two_hundred_portable_requests_are_all_answered_once_and_leave_no_table(
     commands: Commands, tmp_path: Path
 ) -> None:
-    source, output = write_input(tmp_path, REQUESTS), tmp_path / "out.jsonl"
     with make_dataset(commands) as client:
-        done = commands.call(
-            "run", source, "-o", output, "--provider", "vertex", "--poll", "500ms", "--deadline", "10m", "--json",
-            "--policy", "max_shard_requests=100", timeout_s=200,
-        )  # fmt: skip
-        results = read_results(output)
-        unanswered = [result for result in results if result["outcome"] != "succeeded"]
-        assert not unanswered, done.stderr
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["outcomes"] == {"succeeded": REQUESTS}
-        assert [result["id"] for result in results] == [f"r{n}" for n in range(REQUESTS)]
-        for n, result in enumerate(results):
-            assert result["text"] == expected_text(CHAT, chat_body(n, GEMINI))
-            assert result["provider"] == "vertex"
-        ledger = commands.emulator.ledger()
-        assert ledger["questions_answered_more_than_once"] == 0
+        done = run(commands, write_input(tmp_path, REQUESTS), "vertex", "--policy", "max_shard_requests=100")
+        all_answered_once(
+            commands, done, tmp_path / "out.jsonl", "vertex", lambda n: expected_text(CHAT, chat_body(n, GEMINI))
+        )
         assert set(commands.batches_by_tag().values()) == {1}
-        assert commands.emulator.status()["batches_live"] == 0
         assert list(client.list_tables(f"{PROJECT}.{DATASET}", retry=None)) == []
 
 

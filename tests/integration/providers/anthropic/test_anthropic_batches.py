@@ -147,26 +147,6 @@ async def test_RP_14_RP_17_every_way_in_which_a_request_ends_has_its_outcome(
     assert report.unanswered == ({error_class: 1} if error_class else {})
 
 
-async def test_RP_01_RP_07_odd_characters_and_another_order_join_by_id(anthropic_world, emulator):
-    """One answer in 32 holds U+2028, U+2029 and U+0085 raw; lines come shuffled."""
-    world = anthropic_world
-    shard = world.shard(200)
-    done = await world.submit(shard)
-    emulator.finish()
-    path = world.folder / "results"
-    await world.adapter.download(ResultFile("output", done.batch_id), path)
-    lines = path.read_bytes().split(b"\n")[:-1]
-    assert any("\u2028".encode() in line for line in lines)
-    assert len(lines) == 200
-    indices = []
-    for line in lines:
-        answer = world.adapter.read_line(line, ENDPOINT)
-        indices.append(decode_wire_id(answer.wire_id).index)
-        assert answer.text == expected_text(ENDPOINT, body_of(f"{shard.job.key} question {indices[-1]}"))
-    assert indices != sorted(indices)
-    assert sorted(indices) == list(range(200))
-
-
 async def test_a_line_twice_and_a_line_of_nobody_change_no_answer(anthropic_world, emulator):
     emulator.faults(requests=[{"kind": "duplicate", "lines": [1]}, {"kind": "unknown_id", "lines": [2]}])
     _, report = await run(anthropic_world, emulator, anthropic_world.shard(4))
@@ -181,36 +161,6 @@ async def test_QU_06_an_account_without_credit_is_not_a_bad_prompt(anthropic_wor
     assert report.outcomes == {Outcome.succeeded: 40, Outcome.failed: 60}
     assert report.unanswered == {ErrorClass.account: 60}
     assert report.top_errors == [("account/invalid_request_error", 60)]
-
-
-async def test_an_expired_batch_keeps_what_it_has(anthropic_world, emulator):
-    emulator.faults(batches=[{"effect": "expire", "at": 0.6}])
-    status, report = await run(anthropic_world, emulator, anthropic_world.shard(10))
-    assert status.phase is BatchPhase.expired
-    assert report.outcomes == {Outcome.succeeded: 6, Outcome.expired: 4}
-    assert report.count_mismatch == ""
-
-
-async def test_PF_13_a_cancelled_batch_keeps_what_it_has(anthropic_world, emulator):
-    world = anthropic_world
-    shard = world.shard(100)
-    done = await world.submit(shard)
-    emulator.advance("6m")
-    status = await attempt_of(world.activities.cancel_batch, CancelBatch(shard=shard, batch_id=done.batch_id))
-    assert status.phase is BatchPhase.cancelling
-    emulator.finish()
-    status = await ended(world, shard, done.batch_id)
-    assert status.phase is BatchPhase.cancelled
-    report = await collected(world, shard, status)
-    assert set(report.outcomes) == {Outcome.succeeded, Outcome.cancelled}
-    assert sum(report.outcomes.values()) == 100
-    assert report.count_mismatch == ""
-
-
-async def test_PO_16_cancelling_an_ended_batch_returns_its_state(anthropic_world, emulator):
-    done = await anthropic_world.submit(anthropic_world.shard())
-    emulator.finish()
-    assert (await anthropic_world.adapter.cancel(done.batch_id)).phase is BatchPhase.completed
 
 
 async def test_PO_01_404s_on_the_way_and_results_that_come_late_are_waited_for(anthropic_world, emulator):
@@ -231,45 +181,6 @@ async def test_PO_01_404s_on_the_way_and_results_that_come_late_are_waited_for(a
     assert early.value.error_class is ErrorClass.transient
     report = await collected(world, shard, status)
     assert report.outcomes == {Outcome.succeeded: 10}
-
-
-async def test_PO_08_ended_without_results_is_not_the_end_yet(anthropic_world, emulator):
-    emulator.faults(batches=[{"effect": "late_output", "seconds": "30m"}])
-    done = await anthropic_world.submit(anthropic_world.shard())
-    emulator.advance("11m")
-    emulator._wait(lambda batch: batch["ended"])
-    status = await anthropic_world.adapter.status(done.batch_id)
-    assert (status.phase, status.settles_as) == (BatchPhase.finalizing, BatchPhase.completed)
-    emulator.advance("1h")
-    assert (await anthropic_world.adapter.status(done.batch_id)).phase is BatchPhase.completed
-
-
-@pytest.mark.parametrize("counts", ["null", "zero", "optimistic"])
-async def test_PO_10_counts_are_hints(anthropic_world, emulator, counts):
-    emulator.faults(
-        batches=[{"effect": "counts", "counts": counts}], requests=[{"kind": "http", "status": 400, "lines": [1]}]
-    )
-    status, report = await run(anthropic_world, emulator, anthropic_world.shard(5))
-    assert status.phase is BatchPhase.completed
-    assert report.outcomes == {Outcome.succeeded: 4, Outcome.failed: 1}
-
-
-async def test_PO_05_an_unknown_state_is_no_end(anthropic_world, emulator):
-    emulator.faults(batches=[{"effect": "status_word", "during": "in_progress", "word": "paused"}])
-    done = await anthropic_world.submit(anthropic_world.shard())
-    status = await anthropic_world.adapter.status(done.batch_id)
-    assert status.phase is BatchPhase.unknown
-    assert "paused" in status.warning
-
-
-@pytest.mark.parametrize("action", ["html", "drop_before"])
-async def test_PO_22_a_look_that_fails_says_nothing_about_the_batch(anthropic_world, emulator, action):
-    done = await anthropic_world.submit(anthropic_world.shard())
-    emulator.faults(calls=[{"call": "batches.retrieve", "action": action, "times": 1}])
-    with pytest.raises(ProviderError) as failure:
-        await anthropic_world.adapter.status(done.batch_id)
-    assert failure.value.error_class is ErrorClass.transient
-    assert (await anthropic_world.adapter.status(done.batch_id)).phase is BatchPhase.in_progress
 
 
 async def test_SDK_02_results_of_a_batch_that_runs_are_not_asked_for(anthropic_world, emulator):
@@ -315,27 +226,6 @@ async def test_SDK_06_the_servers_wish_to_wait_is_kept(anthropic_world, emulator
     assert failure.value.retry_after_s == 5
     answer = await world.adapter.complete(SyncCall("w", ENDPOINT, orjson.dumps(body_of("hi")), 5.0))
     assert (answer.error_class, answer.retry_after_s) == (ErrorClass.rate_limit, 7)
-
-
-@pytest.mark.parametrize(
-    ("status", "code", "error_class"),
-    [
-        (429, "enforced_spend_limit_reached", ErrorClass.account),
-        (429, "ramp_limit_exceeded", ErrorClass.rate_limit),
-        (402, None, ErrorClass.account),
-        (401, None, ErrorClass.account),
-        (413, None, ErrorClass.too_large),
-        (400, None, ErrorClass.invalid),
-    ],
-)
-async def test_a_create_that_is_clearly_refused_is_not_in_doubt(anthropic_world, emulator, status, code, error_class):
-    emulator.faults(calls=[{"call": "batches.create", "action": "error", "status": status, "code": code}])
-    path = anthropic_world.folder / "in"
-    path.write_bytes(anthropic_world.adapter.render("a", ENDPOINT, b'{"x":1}'))
-    with pytest.raises(ProviderError) as failure:
-        await anthropic_world.adapter.create(Submission("t", ENDPOINT, "m", path, 1, datetime.now(UTC)), [])
-    assert failure.value.error_class is error_class
-    assert not isinstance(failure.value, AmbiguousCreate)
 
 
 async def test_a_request_by_itself_is_answered_like_one_in_a_batch(anthropic_world, emulator):

@@ -4,18 +4,21 @@ import dataclasses
 import json
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from groupage.activities.batch import BatchActivities
 from groupage.activities.providers.anthropic import AnthropicProvider
 from groupage.activities.registry import Context
 from groupage.activities.settings import ProviderSettings
+from groupage.emulator.answers import expected_text
 from groupage.schemas import JobRef, Request, Route, ShardPlan, ShardRef
+from groupage.schemas.portable import translate
 from groupage.store.acceptance import accept_job
 from groupage.store.deployment import deployment_owner
 from groupage.store.shards import write_shard
 from groupage.store.spool import spool_requests
+from job_world import CHAT, JobWorld, chat_body
 from provider_world import Emulator, World
 
 ENDPOINT = "/v1/messages"
@@ -24,6 +27,22 @@ MODEL = "claude-sonnet-4-5"
 
 def body_of(text: str, **more: Any) -> dict[str, Any]:
     return {"model": MODEL, "max_tokens": 100, "messages": [{"role": "user", "content": text}], **more}
+
+
+def variables_of(base_url: str) -> dict[str, str]:
+    return {"ANTHROPIC_BASE_URL": base_url.removesuffix("/v1"), "ANTHROPIC_API_KEY": "test"}
+
+
+class AnthropicJobs(JobWorld):
+    """Jobs of portable requests."""
+
+    name = "anthropic"
+    model = MODEL
+    usual: ClassVar[dict[str, Any]] = {"inline_create_timeout_s": 2.0}
+
+    def answer(self, n: int, model: str = "") -> str:
+        model = model or self.model
+        return expected_text(ENDPOINT, translate("anthropic", model, CHAT, chat_body(n, model)))
 
 
 class AnthropicWorld(World):

@@ -1,7 +1,6 @@
 """`groupage run --provider anthropic` from end to end: portable requests, a lost create call, and other trouble."""
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "cli"))
-
-from cli_world import Commands, read_results  # found through the line above
+from cli_world import Commands, read_results
 from groupage.client.local_server import ServerFiles, is_running
 from groupage.emulator.answers import expected_text
 from groupage.emulator.process import EmulatorProcess

@@ -9,25 +9,18 @@ from groupage.activities.intents import read_log
 from groupage.activities.providers.anthropic import AnthropicProvider
 from groupage.activities.turns import account_of, busy_until, end_turn, made_by_others, take_turn
 from groupage.schemas import BatchPhase, ErrorClass
-from groupage.schemas.activity_calls import CancelBatch, CleanUpBatch, SubmitBatch, SweepOrphans
+from groupage.schemas.activity_calls import CancelBatch, CleanUpBatch, SweepOrphans
 from provider_world import attempt_of, attempts_of, benign
 from temporalio.exceptions import ApplicationError
+from worlds import KilledError, submitted_in_the_end
 
 LOST = {"call": "batches.create", "times": 1}
-
-
-class KilledError(BaseException):
-    """Stands for a process that is gone: nothing of ours catches it."""
 
 
 class DiesAfterCreate(AnthropicProvider):
     async def create(self, submission, files):
         await super().create(submission, files)
         raise KilledError
-
-
-async def in_the_end(world, shard, **fields):
-    return await attempts_of(world.activities.submit_batch, SubmitBatch(shard=shard, **fields), most=60)
 
 
 async def lost_create(world, emulator, shard, **fault):
@@ -60,7 +53,7 @@ async def test_SU_02_SU_04_a_lost_answer_makes_no_second_batch(anthropic_world, 
         await world.submit(shard, attempt=2)
     assert benign(soon.value), "while it may not be visible yet, nothing is adopted"
 
-    done, _ = await in_the_end(world, shard)
+    done, _ = await submitted_in_the_end(world, shard)
     assert done.adopted
     assert emulator.creates() == 1
     status = await world.adapter.status(done.batch_id)
@@ -78,7 +71,7 @@ async def test_SU_01_a_worker_killed_after_create_leaves_a_batch_that_the_retry_
     with pytest.raises(KilledError):
         await world.submit(shard)
     retry = world.again()
-    done, failures = await in_the_end(retry, shard)
+    done, failures = await submitted_in_the_end(retry, shard)
     assert failures
     assert all(benign(failure) for failure in failures)
     assert ours(emulator, shard)[0] in done.batch_id
@@ -95,7 +88,7 @@ async def test_two_equal_batches_of_somebody_else_are_told_apart_and_left_alone(
     await lost_create(world, emulator, shard)
     theirs.append(stranger(emulator, 5, name="after"))
     other_size = stranger(emulator, 4, name="smaller")
-    done, _ = await in_the_end(world, shard)
+    done, _ = await submitted_in_the_end(world, shard)
     (mine,) = ours(emulator, shard)
     assert done.adopted
     assert all(one in done.batch_id for one in [*theirs, mine])
@@ -123,7 +116,7 @@ async def test_a_batch_that_is_not_ours_is_given_up_loudly(anthropic_world, emul
     with pytest.raises(ApplicationError):
         await world.submit(shard)
     theirs = stranger(emulator, 5)
-    done, _ = await in_the_end(world, shard)
+    done, _ = await submitted_in_the_end(world, shard)
     assert theirs in done.batch_id
     emulator.finish()
     status, _ = await attempts_of(world.activities.await_batch, world.awaiting(shard, done.batch_id))
@@ -141,7 +134,7 @@ async def test_absence_is_proven_and_then_it_is_sent_again(anthropic_world, emul
     emulator.faults(calls=[{**LOST, "action": "drop_before"}])
     with pytest.raises(ApplicationError):
         await world.submit(shard)
-    done, _ = await in_the_end(world, shard)
+    done, _ = await submitted_in_the_end(world, shard)
     assert not done.adopted
     assert [done.batch_id] == ours(emulator, shard)
     assert emulator.creates() == 2
@@ -155,7 +148,7 @@ async def test_a_strangers_batch_that_has_ended_is_no_candidate(anthropic_world,
     emulator.faults(calls=[{**LOST, "action": "drop_before"}])
     with pytest.raises(ApplicationError):
         await world.submit(shard)
-    done, _ = await in_the_end(world, shard)
+    done, _ = await submitted_in_the_end(world, shard)
     assert not done.adopted
     assert done.batch_id != theirs
 
@@ -172,7 +165,7 @@ async def test_creates_of_one_account_take_turns(make_anthropic, emulator):
     assert benign(busy.value)
     assert "another create of the account" in str(busy.value)
     assert emulator.creates() == 1
-    done = [await first, (await in_the_end(world, shards[1]))[0]]
+    done = [await first, (await submitted_in_the_end(world, shards[1]))[0]]
     assert [one.batch_id for one in done] == [ours(emulator, shard)[0] for shard in shards]
 
 
@@ -183,9 +176,9 @@ async def test_a_doubt_holds_the_turn_and_ours_are_never_mixed_up(anthropic_worl
     with pytest.raises(ApplicationError) as busy:
         await world.submit(clear)
     assert benign(busy.value)
-    known, _ = await in_the_end(world, clear)
+    known, _ = await submitted_in_the_end(world, clear)
     assert [known.batch_id] == ours(emulator, clear)
-    found, _ = await in_the_end(world, doubtful)
+    found, _ = await submitted_in_the_end(world, doubtful)
     assert known.batch_id not in found.batch_id, "a batch that is known to be another shard's is no candidate"
     assert ours(emulator, doubtful)[0] in found.batch_id
     assert emulator.creates() == 2
