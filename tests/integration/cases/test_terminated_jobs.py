@@ -127,7 +127,7 @@ def test_promise_3_a_cancelled_successor_of_a_terminated_job_keeps_what_was_answ
 
 
 def test_a_job_that_is_reset_is_followed_to_its_end(start: Callable[..., Commands], tmp_path: Path):
-    """As triage.md recommends for a broken history: the command goes on, and so does its worker."""
+    """As docs/triage.md recommends for a broken history: the command goes on, and so does its worker."""
     groupage = start(turnaround="6s")
     source = groupage.write_input(range(20))
     running = groupage.start("run", source, "-o", tmp_path / "out", "--poll", "500ms", "--key", "k", "--deadline", "5m",
