@@ -42,6 +42,7 @@ class _Notes:
 
     maybe_paid_twice: int = 0
     quarantined: int = 0
+    unreadable: int = 0
     quarantined_usd: Decimal = Decimal(0)
     mismatches: list[str] = field(default_factory=list)
     left_behind: list[str] = field(default_factory=list)
@@ -129,6 +130,7 @@ def _note(store: Store, call: FinalizeJob, shard: tuple[int, int], notes: _Notes
     if report is None:
         return
     notes.maybe_paid_twice += report.maybe_paid_twice
+    notes.unreadable += report.unanswered.get(ErrorClass.unreadable, 0)
     if report.quarantined:
         results = read_shard_results(store, *at)
         notes.quarantined += report.quarantined
@@ -212,6 +214,7 @@ def _summary(
         maybe_paid_twice=notes.maybe_paid_twice + sum(unsettled.values()),
         unsettled=unsettled,
         quarantined=notes.quarantined,
+        unreadable=notes.unreadable,
         count_mismatches=mismatches,
         left_behind=_first(list(dict.fromkeys(notes.left_behind))),
         result_parts=merged.parts,

@@ -175,6 +175,10 @@ def summary_lines(summary: Summary) -> list[str]:
         lines.append(f"{summary.maybe_paid_twice:,} requests may have been paid for twice: {_doubtful(summary)}")
     if summary.quarantined:
         lines.append(f"{summary.quarantined:,} result lines carried no known id and were put aside")
+    if summary.unreadable:
+        lines.append(
+            f"{summary.unreadable:,} result lines could not be read: if they were billed, it is in no sum here"
+        )
     lines += [f"counts disagree: {text}" for text in summary.count_mismatches]
     if summary.left_behind:
         lines.append(f"left at the provider: {', '.join(summary.left_behind)}")

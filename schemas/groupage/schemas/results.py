@@ -86,6 +86,8 @@ class Summary(Message):
     unsettled: dict[str, int] = Field(default_factory=dict)
     """Those of the batches, by "round-shard"; a summary that is read after such a batch has ended tells its waste."""
     quarantined: int = 0
+    unreadable: int = 0
+    """Result lines of all rounds that could not be read: if they were billed, no sum here has it."""
     count_mismatches: list[str] = Field(default_factory=list)
     left_behind: list[str] = Field(default_factory=list)
     result_parts: int = 0

@@ -265,6 +265,18 @@ async def test_flushed_answers_of_a_sync_shard_that_never_ended_are_kept(world):
     assert summary.routes[Route.sync] == 1
 
 
+async def test_lines_that_nobody_could_read_are_told_though_the_requests_were_answered_later(world):
+    world.requests(3)
+    world.plan()
+    cut = [b'{"custom_id":"%b","response":{"body"' % world.wire(n).encode() for n in (1, 2)]
+    await world.collect([ok(world.wire(0)), *cut])
+    world.plan(1, actions={ErrorClass.unreadable: FailureAction.resubmit})
+    await world.collect([ok(world.wire(n, 1)) for n in (1, 2)], round_=1)
+    summary = finalize(world, rounds=2)
+    assert summary.outcomes == {OK: 3}
+    assert summary.unreadable == 2
+
+
 async def test_promise_6_disagreements_and_leftovers_reach_the_summary_within_the_payload_limit(world):
     world.provider.limit = world.provider.limit.model_copy(update={"max_requests": 1})
     world.requests(60)

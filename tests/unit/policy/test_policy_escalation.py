@@ -117,6 +117,8 @@ def test_a_batch_is_tried_only_where_sync_can_take_all_afterwards_or_could_not_a
         (20, 10, JobPolicy(), Route.sync),
         (60, 20, JobPolicy(turnaround="10s"), Route.batch),
         (60, 20, JobPolicy(poll="200ms"), Route.batch),
+        # Sync can do a sixth of it, a batch nothing at all.
+        (1, 12, JobPolicy(), Route.sync),
         # Sync could do 0.7 % of it: only the batches can.
         (86_400, 10_000_000, JobPolicy(sync_rpm=60), Route.batch),
         (86_400, 1000, JobPolicy(escalate=False), Route.batch),
@@ -124,6 +126,12 @@ def test_a_batch_is_tried_only_where_sync_can_take_all_afterwards_or_could_not_a
 )
 def test_where_a_new_job_goes(span_s, total, policy, expected):
     assert choose_route(policy, Clock(span_s, 0.0), Work(total, total), ()) is expected
+
+
+def test_no_batch_is_tried_where_nothing_could_be_harvested_any_more():
+    policy, work = JobPolicy(sync_rpm=1), Work(10_000, 10_000)
+    clock = Clock(86_400, last_stop_s(policy, 86_400, work.requests) + 1.0)
+    assert choose_route(policy, clock, work, ()) is Route.sync
 
 
 def test_nothing_goes_anywhere_after_the_deadline():

@@ -10,6 +10,7 @@ from groupage.schemas import (
     Health,
     JobPolicy,
     JobRef,
+    JobState,
     Outcome,
     Route,
     ShardReport,
@@ -27,9 +28,10 @@ from groupage.workflows.memory import (
     left_behind_named,
     note_trouble,
 )
+from groupage.workflows.policy.questions import Question
 from groupage.workflows.shard_reports import unsettled
 from groupage.workflows.steps import finish_round
-from groupage.workflows.view import health, reason
+from groupage.workflows.view import health, next_step, reason
 from pydantic_core import to_json
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
@@ -164,3 +166,13 @@ def test_a_shards_trouble_is_forgotten_when_it_is_over_or_the_shard_has_ended():
     absorb(m, report())
     note_trouble(m, ShardTrouble(round=0, shard=4))
     assert (m.current.troubled, m.current.trouble, health(m)) == ([], None, Health.on_track)
+
+
+def test_a_cancelled_job_tells_why_whatever_it_asks():
+    m = memory(state=JobState.needs_decision, cancel_reason="by hand")
+    m.question, m.question_text = Question.account, "openai refuses the account"
+    assert reason(m) == "cancelled: by hand"
+    assert "decide" not in next_step(m, "job/t/k")
+    m.cancel_reason = None
+    assert reason(m) == "openai refuses the account"
+    assert "decide" in next_step(m, "job/t/k")

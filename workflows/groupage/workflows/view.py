@@ -103,12 +103,12 @@ def health(memory: JobMemory) -> Health:
 
 def reason(memory: JobMemory) -> str:
     """Why the job is in its state, if that is not plain."""
+    if memory.cancel_reason is not None and not memory.failed_reason:
+        return f"cancelled: {memory.cancel_reason}" if memory.cancel_reason else "cancelled"
     if memory.question is not None:
         return memory.question_text
     if memory.failed_reason:
         return memory.failed_reason
-    if memory.cancel_reason is not None:
-        return f"cancelled: {memory.cancel_reason}" if memory.cancel_reason else "cancelled"
     if memory.state is JobState.finalizing and not memory.escalated:
         # A guess about batches that have ended meanwhile explains nothing about how the job ended.
         return memory.ending or ""
@@ -124,15 +124,13 @@ def _shards_trouble(memory: JobMemory) -> str:
 
 def next_step(memory: JobMemory, workflow_id: str) -> str:
     """What happens next by itself, or what a person has to do."""
-    if memory.question is not None:
+    if memory.question is not None and memory.cancel_reason is None:
         return how_to_decide(memory.question, workflow_id)
     match memory.state:
         case JobState.accepted | JobState.preparing:
             return "every line is read and checked, then the requests are split into shards"
-        case JobState.running:
+        case JobState.running | JobState.escalating | JobState.needs_decision:
             return _next_while_running(memory)
-        case JobState.escalating:
-            return "sending what is unanswered by sync"
         case JobState.finalizing:
             return "merging the answers into input order"
         case _:
@@ -140,6 +138,10 @@ def next_step(memory: JobMemory, workflow_id: str) -> str:
 
 
 def _next_while_running(memory: JobMemory) -> str:
+    if memory.cancel_reason is not None:
+        return "batches are cancelled, what they have answered is kept"
+    if memory.state is JobState.escalating:
+        return "sending what is unanswered by sync"
     trouble = memory.current.trouble if memory.current is not None else None
     if trouble is not None and memory.prepared is not None:
         return what_to_do(memory.prepared.job.provider, memory.prepared.job.profile, trouble)

@@ -46,6 +46,9 @@ LATE_SHARE = 0.5
 """Shares of its requests that a batch has answered, on average, when it is cut short and settles in time,
 and when it does not and goes on meanwhile."""
 
+FRUITLESS_SHARE = 0.01
+"""Of a batch's usual turnaround: one that is cut short sooner has answered nothing."""
+
 LEAST_GAIN = 0.05
 """Share of the discount that trying by batch must promise: less is not worth the risk of double payments."""
 
@@ -196,5 +199,8 @@ def choose_route(policy: JobPolicy, clock: Clock, work: Work, turnarounds: Seque
             and batch_gain(policy, clock.span_s, window_s, turnarounds) >= LEAST_GAIN
         )
         return Route.batch if tries else Route.sync
-    chance = finish_probability(turnarounds, elapsed_s=0.0, within_s=stop_s - clock.now_s, typical_s=typical_s(policy))
+    within_s, typical = stop_s - clock.now_s, typical_s(policy)
+    if within_s < FRUITLESS_SHARE * typical:
+        return Route.sync
+    chance = finish_probability(turnarounds, elapsed_s=0.0, within_s=within_s, typical_s=typical)
     return Route.batch if chance + (1.0 - chance) * PARTIAL_SHARE >= share else Route.sync
