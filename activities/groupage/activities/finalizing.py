@@ -66,7 +66,7 @@ def finalize_job(store: Store, call: FinalizeJob, spool: Path, stop: threading.E
         check(stop)
         if sync:
             _seal(store, call, (round_, shard), spool)
-        elif not call.cancelled:
+        elif not call.cancelled and f"{round_}-{shard}" not in call.unsettled:
             ref = ShardRef(job=job, round=round_, shard=shard)
             seal_refused(store, ref, datetime.fromisoformat(manifest.accepted_at), spool, stop)
         _note(store, call, (round_, shard), notes)

@@ -106,6 +106,16 @@ async def test_what_was_refused_and_answered_later_is_answered(world):
     assert finalize(world, rounds=2).outcomes == {Outcome.succeeded: 3}
 
 
+async def test_a_shard_that_may_still_settle_keeps_its_results_open(world):
+    """It may have been sent again after it was refused: what it brings late is waste, and must be seen as such."""
+    world.requests(3)
+    world.plan()
+    keep(world, ErrorClass.quota)
+    assert finalize(world, unsettled=["0-0"]).outcomes == {Outcome.expired: 3}
+    late = await world.collect([ok(world.wire(n)) for n in range(3)])
+    assert late.waste_usd > 0
+
+
 def test_what_was_refused_in_a_cancelled_job_is_cancelled(world):
     world.requests(3)
     world.plan()
