@@ -175,6 +175,43 @@ async def test_a_submission_refused_for_the_account_asks_and_goes_on_after_it_wa
     assert set(world.sent.values()) == {1}
 
 
+NOT_ALLOWED = BatchError(error_class=ErrorClass.invalid, code="http_400", message="not while your account is like that")
+
+
+async def test_QU_06_where_no_batch_is_taken_a_person_is_asked_and_retry_sends_the_same_again(jobs, world):
+    """Twice, because the first time the cause is not mended yet."""
+    world.requests = 30
+    world.script = lambda r, s: Script(refuse=[NOT_ALLOWED] if r < 2 else [])
+    handle = await jobs.start()
+    for _ in range(2):
+        status = await asked(jobs, handle, step_s=0.2)
+        assert "openai takes no batch of this job and names no request that is at fault: not while" in status.reason
+        assert "`groupage decide t/k retry`" in status.next_step
+        await decide(handle, "retry", "mended")
+    summary = await handle.result()
+    assert summary.state is JobState.completed
+    assert [plan.limits_factor for plan in world.plans] == [1.0, 1.0, 1.0]
+    assert not world.paid_twice()
+
+
+async def test_where_no_batch_is_taken_go_on_cuts_them_until_it_is_known_which_request_is_at_fault(jobs, world):
+    world.requests = 10
+    world.script = lambda r, s: Script(refuse=[NOT_ALLOWED] if 3 in world.members[r, s] else [])
+    handle = await jobs.start()
+    await asked(jobs, handle, step_s=0.2)
+    await decide(handle, "go_on")
+    summary = await handle.result()
+    assert summary.state is JobState.completed_with_failures
+    assert len(world.answered) == 9
+    assert not world.paid_twice()
+
+
+async def test_a_batch_that_is_not_taken_while_others_are_is_cut_without_asking(jobs, world):
+    world.script = lambda r, s: Script(refuse=[NOT_ALLOWED] if 3 in world.members[r, s] else [])
+    assert (await jobs.run()).state is JobState.completed_with_failures
+    assert len(world.answered) == 99
+
+
 async def test_go_on_is_heeded_as_often_as_it_is_said_while_everything_goes_by_sync(jobs, world):
     """The first time the key is not mended yet, nor the second; each time nothing was tried."""
     world.requests = 12

@@ -271,7 +271,11 @@ class World:
                 return submitted.model_copy(update={"report": self.gone.get(key)})
         if script.refuse:
             refusal = script.refuse.pop(0)
-            self.state |= dict.fromkeys(self.members[key], refusal.error_class)
+            # As in the store: nobody knows which of them is at fault, unless all are, or there is one only.
+            blamed = (
+                refusal.error_class is not ErrorClass.invalid or refusal.of_all_lines or len(self.members[key]) == 1
+            )
+            self.state |= dict.fromkeys(self.members[key], refusal.error_class if blamed else ErrorClass.not_sent)
             raise failure(refusal)
         now = await self.now()
         batch = Batch(f"batch-{key[0]}-{key[1]}-{len(self.batches)}", key, script, now, self.members[key])

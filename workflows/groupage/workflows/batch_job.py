@@ -66,9 +66,11 @@ with workflow.unsafe.imports_passed_through():
         apply_decision,
         ask_about_cost,
         ask_about_shards,
+        ask_why_none_is_taken,
         finish_round,
         history_is_full,
         look,
+        none_is_taken,
         plan_next,
         progress_matters,
         span_s,
@@ -310,7 +312,7 @@ class BatchJob:
         asked = m.question is not None
         while True:
             self._woken = False
-            ask_about_shards(m, self._spec)
+            self._ask()
             if self._alarm.rang:
                 await self._look(runner)
             elif asked and m.question is None:
@@ -336,8 +338,13 @@ class BatchJob:
                 return
             await workflow.wait_condition(lambda: self._woken)
 
-    def _asks(self) -> bool:
+    def _ask(self) -> None:
         ask_about_shards(self._m, self._spec)
+        if none_is_taken(self._m) and workflow.patched("ask-why-none-is-taken"):
+            ask_why_none_is_taken(self._m, self._spec)
+
+    def _asks(self) -> bool:
+        self._ask()
         return self._m.question is not None
 
     async def _look(self, runner: RoundRunner) -> None:

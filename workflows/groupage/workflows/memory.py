@@ -63,6 +63,8 @@ class RoundMemory(BaseModel):
     """What the first of them ran into."""
     completed_seen: int = 0
     completed_at: datetime | None = None
+    at_create: int = 0
+    """Of `cut`: shards of which the provider did not even make a batch."""
     unsent: int = 0
     """Of `sent`: shards that an earlier run of the job planned, and that are not sent any more."""
 
@@ -102,6 +104,8 @@ class JobMemory(BaseModel):
     cost_decided: bool = False
     judged: bool = False
     """The first shard was found good enough, or a person decided on it."""
+    cutting: bool = False
+    """A person said that requests are at fault, though the provider takes no batch and names none."""
     first_failed: int = 0
     first_requests: int = 0
     insist: list[ErrorClass] = Field(default_factory=list)
@@ -242,6 +246,7 @@ def _count_refusal(current: RoundMemory, report: ShardReport) -> None:
             current.cleared += 1
         else:
             current.cut += 1
+            current.at_create += not report.batch_id
     else:
         current.sent += 1
         return

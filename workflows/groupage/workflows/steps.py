@@ -17,10 +17,23 @@ from groupage.workflows.policy.escalation import (
     sync_until_s,
 )
 from groupage.workflows.policy.estimate import typical_s
-from groupage.workflows.policy.failures import LATE_CLASSES, LIMITS_HALVINGS, PERMANENT, decide_actions, is_barren
+from groupage.workflows.policy.failures import (
+    LATE_CLASSES,
+    LIMITS_HALVINGS,
+    PERMANENT,
+    decide_actions,
+    is_barren,
+    takes_none,
+)
 from groupage.workflows.policy.health import job_health
 from groupage.workflows.policy.pace import shard_requests, sync_shard_requests
-from groupage.workflows.policy.questions import Question, account_question, cost_question, mostly_failed_question
+from groupage.workflows.policy.questions import (
+    Question,
+    account_question,
+    cost_question,
+    mostly_failed_question,
+    none_taken_question,
+)
 
 CONTINUE_AT_EVENTS = 2_000
 """Far below the server's own suggestion (4,096), because signals go on while it is being done."""
@@ -106,6 +119,22 @@ def ask_about_shards(memory: JobMemory, spec: JobSpec) -> None:
         memory.judged = True
 
 
+def none_is_taken(memory: JobMemory) -> bool:
+    """Whether the provider has refused every batch of the job before it was one: a person is to say why."""
+    current = memory.current
+    if current is None or memory.question is not None or memory.ending is not None:
+        return False
+    if memory.cutting or memory.rounds_sent or memory.answered:
+        return False
+    return takes_none(current.at_create, current.done, len(current.running))
+
+
+def ask_why_none_is_taken(memory: JobMemory, spec: JobSpec) -> None:
+    assert memory.current is not None
+    memory.question = Question.none_taken
+    memory.question_text = none_taken_question(spec.provider, memory.current.refusal)
+
+
 def window(memory: JobMemory, policy: JobPolicy) -> int:
     """Provider batches that may run at once: one alone while the canary has not come back."""
     return 1 if policy.canary_requests and not memory.judged and memory.rounds_planned == 1 else policy.window
@@ -126,9 +155,21 @@ def apply_decision(memory: JobMemory, argument: DecideInput) -> None:
         memory.judged = True
         if argument.decision is Decision.retry:
             memory.insist = [*sorted(PERMANENT), ErrorClass.unreadable]
+    if question is Question.none_taken:
+        _take_up_refused(memory, argument.decision)
     if question is Question.account and memory.current is not None:
         memory.current.account_cleared = memory.current.account_failures
         memory.insist = sorted({*memory.insist, ErrorClass.account})
+        memory.rounds_free += 1
+
+
+def _take_up_refused(memory: JobMemory, decision: Decision) -> None:
+    """Where the cause is mended the same shards go again, and cutting them says nothing."""
+    if decision is Decision.go_on:
+        memory.cutting = True
+    elif memory.current is not None:
+        memory.current.cut -= memory.current.at_create
+        memory.current.at_create = 0
         memory.rounds_free += 1
 
 

@@ -36,6 +36,15 @@ BARREN_MAX = 8
 """So many shards refused as invalid, and not one that got through: the reason holds for all requests."""
 
 
+def takes_none(at_create: int, done: int, running: int) -> bool:
+    """Whether a provider refuses every batch before it is one, so that it is not known to have looked at any request.
+
+    `at_create` of the `done` shards of a round were so refused as invalid, no line named; `running` may yet show that
+    others get through.
+    """
+    return at_create == done and (at_create >= BARREN_MAX or (at_create > 0 and not running))
+
+
 def is_barren(cut: int, shards: int) -> bool:
     """Whether cutting shards again would be vain: one bad line in a file lets half of it through.
 

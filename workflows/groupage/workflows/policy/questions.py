@@ -14,12 +14,14 @@ class Question(StrEnum):
     cost = "cost"
     mostly_failed = "mostly_failed"
     account = "account"
+    none_taken = "none_taken"
 
 
 SUITABLE: dict[Question, tuple[Decision, ...]] = {
     Question.cost: (Decision.go_on, Decision.abort),
     Question.mostly_failed: (Decision.go_on, Decision.retry, Decision.accept, Decision.abort),
     Question.account: (Decision.go_on, Decision.retry, Decision.accept, Decision.abort),
+    Question.none_taken: (Decision.retry, Decision.go_on, Decision.accept, Decision.abort),
 }
 
 MEANING: dict[Question, dict[Decision, str]] = {
@@ -36,6 +38,12 @@ MEANING: dict[Question, dict[Decision, str]] = {
     Question.account: {
         Decision.go_on: "the account works again: send the rest and what was refused",
         Decision.retry: "the same as go_on",
+        Decision.accept: "send nothing more and finish with what is there",
+        Decision.abort: "stop what runs, keep what is there, end as cancelled",
+    },
+    Question.none_taken: {
+        Decision.retry: "the cause is mended: send the same batches again",
+        Decision.go_on: "some requests are at fault: send them in halves until it is known which",
         Decision.accept: "send nothing more and finish with what is there",
         Decision.abort: "stop what runs, keep what is there, end as cancelled",
     },
@@ -82,6 +90,11 @@ def mostly_failed_question(policy: JobPolicy, failed: int, requests: int, first_
 def account_question(provider: str, message: str) -> str:
     shown = f": {message}" if message else ""
     return f"{provider} refuses the account (key, permission or credit), no request is at fault{shown}"
+
+
+def none_taken_question(provider: str, message: str) -> str:
+    """No batch was made: what a provider says of all requests alike is more likely about the account or a setting."""
+    return f"{provider} takes no batch of this job and names no request that is at fault: {message}"
 
 
 def how_to_decide(question: Question, workflow_id: str) -> str:
