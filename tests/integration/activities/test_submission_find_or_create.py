@@ -6,6 +6,7 @@ from groupage.activities.intents import read_log
 from groupage.activities.providers.base import ResultFile
 from groupage.activities.providers.openai import OpenAIProvider
 from groupage.schemas import ErrorClass
+from groupage.schemas.activity_calls import SubmitBatch
 from groupage.schemas.ids import decode_wire_id
 from provider_world import ENDPOINT, attempts_of, benign
 from temporalio.exceptions import ApplicationError
@@ -253,3 +254,13 @@ async def test_a_key_that_is_revoked_while_a_create_is_unknown_does_not_end_the_
     assert failure.value.type == "provider.account"
     assert not failure.value.non_retryable
     assert (await world.submit(shard, attempt=3)).adopted
+
+
+async def test_QU_06_an_upload_that_has_nowhere_to_go_asks_after_three_times(world, emulator):
+    emulator.faults(calls=[{"call": "files.create", "action": "error", "status": 404, "message": "no such API"}])
+    with pytest.raises(ApplicationError) as failure:
+        await attempts_of(world.activities.submit_batch, SubmitBatch(shard=world.shard()))
+    assert failure.value.type == "provider.account"
+    assert "base_url" in failure.value.message
+    assert emulator.state()["calls"]["files.create"] == 3
+    assert emulator.creates() == 0

@@ -4,6 +4,7 @@ import orjson
 import pytest
 from groupage.schemas import BatchPhase, Outcome
 from groupage.schemas.ids import wire_id
+from provider_world import attempts_of
 from vertex_world import CLAUDE, GEMINI, ROOT
 
 
@@ -116,3 +117,35 @@ def world_status(file):
     from groupage.schemas import BatchStatus
 
     return BatchStatus(batch_id="b", phase=BatchPhase.completed, raw_state="x", output_files=[file])
+
+
+DENIED = {
+    "action": "error",
+    "status": 403,
+    "code": "PERMISSION_DENIED",
+    "message": "Permission 'aiplatform.batchPredictionJobs.get' denied on resource '//x/y' (or it may not exist).",
+}
+
+
+async def test_promise_8_a_job_that_may_not_be_deleted_is_named(world, emulator):
+    ref = await world.planned()
+    submitted = await world.submit(ref)
+    emulator.finish()
+    status = await world.ended(ref, submitted)
+    emulator.faults(calls=[{"call": "batches.retrieve", **DENIED}])
+    cleaned = await world.clean_up(ref, submitted, status)
+    assert [name.partition(":")[0] for name in cleaned.left_behind] == [submitted.batch_id]
+    assert "Permission 'aiplatform" in cleaned.left_behind[0]
+
+
+async def test_promise_2_a_job_that_may_not_be_looked_at_is_not_gone(make_world, emulator):
+    world = make_world(not_visible_s=0.1)
+    ref = await world.planned()
+    submitted = await world.submit(ref)
+    emulator.faults(calls=[{"call": "batches.retrieve", "times": 4, **DENIED}])
+    emulator.finish()
+    status, failures = await attempts_of(
+        world.activities.await_batch, world.awaiting(ref, submitted.batch_id), sleep=False
+    )
+    assert status.phase is BatchPhase.completed
+    assert {failure.type for failure in failures} == {"provider.account"}

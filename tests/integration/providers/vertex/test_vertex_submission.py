@@ -4,6 +4,7 @@ import json
 import urllib.request
 
 import pytest
+from groupage.schemas.errors import ProviderError
 from temporalio.exceptions import ApplicationError
 from vertex_world import ROOT
 
@@ -82,3 +83,17 @@ async def test_jobs_are_named_and_labelled_by_the_tag_and_say_where_their_data_l
         "predictionsFormat": "jsonl",
         "gcsDestination": {"outputUriPrefix": f"gs://groupage/groupage/{ref.tag}/output/"},
     }
+
+
+async def test_QU_06_a_bucket_that_does_not_exist_is_a_setting_and_asks(make_world, emulator, monkeypatch):
+    monkeypatch.setenv("GROUPAGE_VERTEX_DATA", "gs://mistyped/groupage")
+    world = make_world()
+    ref = await world.planned()
+    with pytest.raises(ApplicationError) as failure:
+        await world.submit(ref)
+    assert (failure.value.type, failure.value.non_retryable) == ("provider.account", True)
+    assert "there is no bucket mistyped (GROUPAGE_VERTEX_DATA" in failure.value.message
+    assert emulator.creates() == 0
+    with pytest.raises(ProviderError, match="there is no bucket mistyped") as listing:
+        _ = [one async for one in world.adapter.list_ours(ref.tag[1:7])]
+    assert listing.value.error_class == "account"

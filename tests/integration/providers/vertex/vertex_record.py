@@ -47,6 +47,10 @@ VERTEX = Record(
         ({"status": 429, "message": "Too many requests a minute"}, ErrorClass.rate_limit),
         ({"status": 401}, ErrorClass.account),
         ({"status": 403, "message": "Permission aiplatform.batchPredictionJobs.create denied"}, ErrorClass.account),
+        (
+            {"status": 403, "message": "Permission 'x.create' denied on resource '//x/y' (or it may not exist)."},
+            ErrorClass.account,
+        ),
         ({"status": 400, "message": "Billing account for project is not found"}, ErrorClass.account),
         ({"status": 400}, ErrorClass.invalid),
         ({"status": 500}, ErrorClass.transient),
