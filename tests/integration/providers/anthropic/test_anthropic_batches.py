@@ -183,6 +183,14 @@ async def test_PO_01_404s_on_the_way_and_results_that_come_late_are_waited_for(a
     assert report.outcomes == {Outcome.succeeded: 10}
 
 
+async def test_PO_05_an_unknown_state_is_no_end(anthropic_world, emulator):
+    emulator.faults(batches=[{"effect": "status_word", "during": "in_progress", "word": "paused"}])
+    done = await anthropic_world.submit(anthropic_world.shard())
+    status = await anthropic_world.adapter.status(done.batch_id)
+    assert status.phase is BatchPhase.unknown
+    assert "paused" in status.warning
+
+
 async def test_SDK_02_results_of_a_batch_that_runs_are_not_asked_for(anthropic_world, emulator):
     done = await anthropic_world.submit(anthropic_world.shard())
     with pytest.raises(ProviderError) as failure:
