@@ -2,6 +2,7 @@
 
 import json
 import logging
+import traceback
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from groupage.client.config import load_settings
 from groupage.client.local_server import take_lock
 from groupage.schemas.activity_calls import ALL_CALLS
 from groupage.schemas.errors import UsageError
+from groupage.schemas.secrets import know
 from groupage.schemas.signals import TASK_QUEUE
 from groupage.workers.plugin import GroupagePlugin, Role
 from groupage.workers.settings import Settings
@@ -77,7 +79,34 @@ def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROUPAGE_PROVIDERS__OPENAI__MAX_REQUESTS", "many")
     with pytest.raises(UsageError) as caught:
         load_settings(Settings)
-    assert "sk-secret" not in str(caught.value)
+    # A traceback shows what the error was raised from, too.
+    assert "sk-secret" not in "".join(traceback.format_exception(caught.value))
+    monkeypatch.delenv("GROUPAGE_PROVIDERS__OPENAI__MAX_REQUESTS")
+    monkeypatch.setenv("GROUPAGE_PROVIDERS__OPENAI__APIKEY", "sk-secret")
+    with pytest.raises(UsageError, match="apikey") as caught:
+        load_settings(Settings)
+    assert "sk-secret" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("shape", ["json", "console"])
+def test_logs_and_their_tracebacks_are_without_the_secrets_that_are_known(
+    capsys: pytest.CaptureFixture[str], shape: str
+) -> None:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    know("sk-logged-94f1c2\n")
+    try:
+        configure_logging("info", shape)
+        error = ValueError("Illegal header value b'Bearer sk-logged-94f1c2\\n'")
+        logging.getLogger("temporalio.activity").warning("failed with %s", "sk-logged-94f1c2", exc_info=error)
+        said = capsys.readouterr().err
+        assert "ValueError" in said
+        assert "failed with" in said
+        assert "sk-logged" not in said
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        structlog.reset_defaults()
 
 
 async def test_the_plugin_brings_every_activity_of_the_contract_by_name(tmp_path: Path) -> None:
