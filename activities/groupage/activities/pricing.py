@@ -18,12 +18,16 @@ import genai_prices
 from genai_prices.types import ModelInfo, TieredPrices
 from groupage.schemas import Route, Usage
 from groupage.schemas.catalog import ProviderFacts, provider_facts
+from groupage.schemas.portable.families import model_name
 
 PICO = 10**12
 _UNLIMITED = 2**62
 _PROBE = 1_000_000
 _VARIANTS = {Route.batch: {"processing": "batch"}, Route.flex: {"service_tier": "flex"}}
 """The library's names for the prices of a model that has such (its `price_variants`)."""
+
+_PLACES = ("projects/", "publishers/", "models/", "arn:")
+"""How a model is named by where it is; other names with slashes are names (openai/gpt-oss-120b)."""
 
 Facts = Callable[[str], ProviderFacts]
 """What the catalog says of the provider for a model."""
@@ -139,7 +143,7 @@ class PriceBook:
         found = _find(model, facts.price_list.value if facts.price_list else self._provider, self._at)
         if found is None:
             return None
-        info, provider = found.model, found.provider
+        info, provider, model = found.model, found.provider, found.name
         foreign = provider is None
         if route is Route.sync:
             return self._probe(model, provider, None, Discount(), estimated=foreign)
@@ -191,11 +195,13 @@ class PriceBook:
 
 
 class _Found(NamedTuple):
-    """`provider` is None where only another seller's price is known. `own`: the model is on the seller's own list.
+    """`name` is what lists know the model by. `provider` is None where only another seller's price is known. `own`:
+    the model is on the seller's own list.
 
     A seller may sell by another's list (Azure by OpenAI's): the library then leaves that list's batch prices aside.
     """
 
+    name: str
     model: ModelInfo
     provider: str | None
     own: bool
@@ -211,13 +217,15 @@ def _free(model: str, at: datetime) -> Price:
 def _find(model: str, provider: str, at: datetime) -> _Found | None:
     if not model:
         return None
+    # Not by the whole path: a project's name may be a model's.
+    name = model_name(model) if model.startswith(_PLACES) else model
     for seller in (provider, None):
         try:
-            found = _calculate(model, seller, None, at, genai_prices.Usage())
+            found = _calculate(name, seller, None, at, genai_prices.Usage())
         except LookupError:
             continue
         own = any(found.model is each for each in found.provider.models)
-        return _Found(found.model, seller, own)
+        return _Found(name, found.model, seller, own)
     return None
 
 

@@ -169,3 +169,27 @@ def test_a_machine_of_ones_own_costs_nothing_by_whatever_route_and_for_models_th
     assert price is not None
     assert price.of(Usage(input_tokens=500, output_tokens=500)) == 0
     assert not price.estimated
+
+
+@pytest.mark.parametrize(
+    ("provider", "place", "name"),
+    [
+        ("vertex", "publishers/google/models/{}", "gemini-2.5-flash"),
+        ("vertex", "projects/p/locations/us-central1/publishers/google/models/{}", "gemini-2.5-flash"),
+        ("vertex", "projects/p/locations/global/publishers/anthropic/models/{}", "claude-sonnet-4-5@20250929"),
+        ("gemini", "models/{}", "gemini-2.5-flash"),
+        ("bedrock", "arn:aws:bedrock:us-east-1:123456789012:inference-profile/{}", "us.amazon.nova-lite-v1:0"),
+    ],
+)
+def test_a_model_costs_the_same_by_the_name_of_its_place(provider: str, place: str, name: str):
+    book = PriceBook(provider, AT)
+    for route in (Route.batch, Route.sync):
+        plain, placed = book.price(name, route), book.price(place.format(name), route)
+        assert plain is not None
+        assert placed == plain
+
+
+def test_a_project_that_is_called_like_a_model_prices_nothing():
+    book = PriceBook("vertex", AT)
+    assert book.price("gemini-2.5-flash", Route.batch) is not None
+    assert book.price("projects/gemini-2.5-flash/locations/us-central1/models/1234", Route.batch) is None

@@ -136,3 +136,33 @@ def test_targets() -> None:
     assert target_endpoint("gemini", "gemini-2.5-flash", CHAT) == "/generateContent"
     assert target_endpoint("vertex", "gemini-2.5-flash", CHAT) == "/generateContent"
     assert target_endpoint("openai", "gpt", CHAT) == CHAT
+
+
+@pytest.mark.parametrize(
+    ("model", "target"),
+    [
+        ("projects/claude-tests/locations/us-central1/publishers/google/models/gemini-2.5-flash", "/generateContent"),
+        ("publishers/google/models/gemini-2.5-flash", "/generateContent"),
+        ("projects/p/locations/us-central1/models/claude", "/generateContent"),
+        ("projects/p/locations/us-central1/models/1234567890", "/generateContent"),
+        (
+            "projects/gemini-tests/locations/us-east5/publishers/anthropic/models/claude-sonnet-4-5@20250929",
+            "/rawPredict",
+        ),
+        ("publishers/anthropic/models/claude-sonnet-4-5", "/rawPredict"),
+        ("claude-sonnet-4-5@20250929", "/rawPredict"),
+    ],
+)
+def test_the_publisher_in_a_path_tells_whose_the_model_is_and_no_projects_name(model: str, target: str) -> None:
+    assert target_endpoint("vertex", model, CHAT) == target
+    body = translate("vertex", model, CHAT, {"model": model, "messages": [ASKED]})
+    assert ("contents" in body) == (target == "/generateContent")
+
+
+def test_a_models_generation_and_size_are_those_of_its_name_in_a_path() -> None:
+    place = "projects/gemini-1.5-pro/locations/us-central1/publishers/google/models/"
+    for model in ("gemini-2.5-flash", f"{place}gemini-2.5-flash"):
+        config = said(model, "vertex", reasoning_effort="none")["generationConfig"]
+        assert config == {"thinkingConfig": {"thinkingBudget": 0}}
+    assert refused(f"{place}gemini-2.5-pro", "vertex", reasoning_effort="none") == "reasoning_effort"
+    assert refused("projects/gemini-2.5-flash/locations/x/models/1234", "vertex", reasoning_effort="none")

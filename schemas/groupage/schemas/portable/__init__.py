@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from groupage.schemas.portable.errors import Inexpressible
-from groupage.schemas.portable.families import bedrock_family, is_claude, target_endpoint
+from groupage.schemas.portable.families import bedrock_family, target_endpoint
 from groupage.schemas.requests import EMBEDDINGS, NATIVE_ENDPOINTS
 
 Checker = Callable[[str, dict[str, Any], str], None]
@@ -69,7 +69,7 @@ def _translation(provider: str, model: str, endpoint: str, target: str) -> Trans
         from groupage.schemas.portable import converse
 
         return converse.translate
-    if provider == "anthropic" or is_claude(model):
+    if provider == "anthropic" or target == "/rawPredict" or bedrock_family(model) == "claude":
         from groupage.schemas.portable import claude
 
         return claude.of(provider)

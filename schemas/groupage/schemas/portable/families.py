@@ -2,6 +2,7 @@
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 from typing import Literal
 
 from groupage.schemas.portable.errors import Inexpressible
@@ -34,22 +35,37 @@ def bedrock_family(model: str) -> Family:
     return "other"
 
 
+def model_name(model: str) -> str:
+    """The model's own name where it is given as a path of Google's or an ARN: what is before it names places."""
+    if model.startswith("arn:"):
+        # Of a custom model: the model that it was made of, and its id.
+        return model.split(":", 5)[-1].partition("/")[2]
+    return model.rpartition("/")[2]
+
+
 @lru_cache(256)
 def claude_generation(model: str) -> tuple[int, int]:
     """(4, 5) of `claude-sonnet-4-5-20250929`; NEWEST for a name that tells none."""
-    found = _GENERATION.search(model.lower())
+    found = _GENERATION.search(model_name(model).lower())
     return (int(found[1]), int(found[2] or 0)) if found else NEWEST
 
 
 @lru_cache(256)
 def gemini_generation(model: str) -> tuple[int, int] | None:
     """(2, 5) of `gemini-2.5-flash`; None for an alias or a tuned model."""
-    found = _GEMINI.search(model.lower())
+    found = _GEMINI.search(model_name(model).lower())
     return (int(found[1]), int(found[2] or 0)) if found else None
 
 
 def is_claude(model: str) -> bool:
-    return "claude" in model.lower()
+    """Whether Vertex has it of Anthropic: by the publisher in a path, or by the bare name.
+
+    A path without a publisher is a model of the user's own.
+    """
+    path = model.lower().split("/")
+    if len(path) == 1:
+        return "claude" in path[0]
+    return any(name == "publishers" and of == "anthropic" for name, of in pairwise(path))
 
 
 @lru_cache(1024)

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from groupage.schemas.portable.errors import Inexpressible
-from groupage.schemas.portable.families import gemini_generation
+from groupage.schemas.portable.families import gemini_generation, model_name
 from groupage.schemas.portable.media import Media
 from groupage.schemas.portable.messages import Call, Conversation, Part, ToolResult, read_messages
 from groupage.schemas.portable.options import (
@@ -229,7 +229,7 @@ def _thinking(model: str, chosen: str, config: dict[str, Any]) -> None:
         if chosen != "none":
             raise Inexpressible("reasoning_effort", f"{model} does not reason")
     elif generation < (3, 0):
-        if chosen == "none" and "pro" not in model:
+        if chosen == "none" and "pro" not in model_name(model).lower():
             config["thinkingConfig"] = {"thinkingBudget": 0}
         elif chosen in _BUDGETS:
             config["thinkingConfig"] = {"thinkingBudget": _BUDGETS[chosen]}
