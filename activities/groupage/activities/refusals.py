@@ -10,8 +10,10 @@ import threading
 from datetime import datetime
 from pathlib import Path
 
+from groupage.activities.providers.call_errors import TOO_FEW
 from groupage.activities.threads import check
 from groupage.schemas import BatchError, BatchPhase, BatchStatus, ErrorClass, JobRef, Outcome, ShardRef
+from groupage.schemas.errors import ProviderError
 from groupage.store import keys
 from groupage.store.objects import Store
 from groupage.store.results import ResultLine
@@ -28,8 +30,35 @@ NEIGHBOUR = (
     "not run: the provider refused its batch for other lines",
 )
 
+REFUSALS = frozenset({ErrorClass.invalid, ErrorClass.too_large, ErrorClass.account})
+"""Classes of an error at submission after which the same bytes are not sent again."""
+NOT_FOUND_ATTEMPTS = 3
+"""A create that is told that its file does not exist uploads again this often; an upload that has nowhere to go, too."""
+
 Blame = dict[int, tuple[str, str]]
 """Request to (code, message)."""
+
+
+def is_refusal(error: ProviderError) -> bool:
+    """Whether the same shard is not sent again after this."""
+    return error.error_class in REFUSALS or error.code == TOO_FEW
+
+
+def upload_failed(error: ProviderError, attempt: int) -> ProviderError:
+    """An upload makes something new. Where that finds nothing, it is the place that is not there, for all requests
+    alike: a bucket, an address, an API that the server has not. A person has to set that right; no request is at fault.
+    """
+    if error.error_class is not ErrorClass.missing:
+        return error
+    again = attempt < NOT_FOUND_ATTEMPTS
+    return ProviderError(
+        str(error),
+        error_class=ErrorClass.transient if again else ErrorClass.account,
+        code=error.code,
+        status=error.status,
+        retry_after_s=error.retry_after_s,
+        hint="" if again else "there is nothing to upload to: look at the provider's base_url, bucket or dataset",
+    )
 
 
 def keep_refusal(store: Store, shard: ShardRef, status: BatchStatus) -> None:

@@ -45,8 +45,7 @@ from groupage.activities.intents import (
 from groupage.activities.late import read_report
 from groupage.activities.looking import cancel_others, look
 from groupage.activities.providers.base import BatchProvider, Submission, traits_of
-from groupage.activities.providers.call_errors import TOO_FEW
-from groupage.activities.refusals import REFUSED
+from groupage.activities.refusals import NOT_FOUND_ATTEMPTS, REFUSED, is_refusal, upload_failed
 from groupage.activities.registry import Context
 from groupage.activities.rendering import render_shard
 from groupage.activities.sweep import BATCH, free_files, note_token
@@ -72,13 +71,9 @@ from temporalio import activity
 
 UPLOAD = "upload.json"
 
-REFUSALS = frozenset({ErrorClass.invalid, ErrorClass.too_large, ErrorClass.account})
-"""Classes of an error at submission after which the same bytes are not sent again."""
 TURN_PAUSE_S = 0.5
 TURN_WAIT_S = 120.0
 """How long a rendered shard waits for its account's turn before it is rendered again another time."""
-NOT_FOUND_ATTEMPTS = 3
-"""A create that is told that its file does not exist uploads again this often; an upload that has nowhere to go, too."""
 
 
 class UploadMark(Message):
@@ -263,7 +258,7 @@ class _Attempt:
             if error.error_class is ErrorClass.quota and await free_files(self.context, self.shard.job):
                 # The account is full of files: ours of finished jobs are gone now (docs/cases.md CL-01).
                 return await self.provider.upload(submission)
-            failed = _upload_failed(error, activity.info().attempt)
+            failed = upload_failed(error, activity.info().attempt)
             if is_refusal(failed):
                 await self._refuse(failed, [])
             if failed is error:
@@ -386,28 +381,6 @@ class _Attempt:
     def _key(self, name: str) -> str:
         job = self.shard.job
         return keys.shard_object(job.tenant, job.key, self.shard.round, self.shard.shard, name)
-
-
-def is_refusal(error: ProviderError) -> bool:
-    """Whether the same shard is not sent again after this."""
-    return error.error_class in REFUSALS or error.code == TOO_FEW
-
-
-def _upload_failed(error: ProviderError, attempt: int) -> ProviderError:
-    """An upload makes something new. Where that finds nothing, it is the place that is not there, for all requests
-    alike: a bucket, an address, an API that the server has not. A person has to set that right; no request is at fault.
-    """
-    if error.error_class is not ErrorClass.missing:
-        return error
-    again = attempt < NOT_FOUND_ATTEMPTS
-    return ProviderError(
-        str(error),
-        error_class=ErrorClass.transient if again else ErrorClass.account,
-        code=error.code,
-        status=error.status,
-        retry_after_s=error.retry_after_s,
-        hint="" if again else "there is nothing to upload to: look at the provider's base_url, bucket or dataset",
-    )
 
 
 async def _to_its_end(work: Coroutine[Any, Any, SubmittedBatch]) -> SubmittedBatch:

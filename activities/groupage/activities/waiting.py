@@ -215,7 +215,13 @@ async def cancel_batch(context: Context, request: CancelBatch) -> BatchStatus:
                 return BatchStatus(batch_id="", tag=request.shard.tag, phase=BatchPhase.cancelled, raw_state="")
             status = found
         else:
-            status = await provider.status(request.batch_id)
+            try:
+                status = await provider.status(request.batch_id)
+            except ProviderError as error:
+                if error.error_class is not ErrorClass.account:
+                    raise
+                # To look may be all that is not allowed: a batch that runs on unseen is paid for.
+                return await provider.cancel(request.batch_id)
         if status.phase.ended or status.phase is BatchPhase.cancelling or status.settles_as is not None:
             return status
         return await provider.cancel(status.batch_id)

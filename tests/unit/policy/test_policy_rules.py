@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from groupage.schemas import Decision, ErrorClass, FailureAction, Health, JobPolicy, Route, ShardReport
 from groupage.workflows.policy.escalation import Clock, Evidence, Work
-from groupage.workflows.policy.failures import ONCE_MORE, PERMANENT, SYNC_ROUNDS, decide_actions
+from groupage.workflows.policy.failures import ONCE_MORE, PERMANENT, SYNC_ROUNDS, decide_actions, takes_none
 from groupage.workflows.policy.health import job_health
 from groupage.workflows.policy.pace import (
     SYNC_SHARD_REQUESTS,
@@ -175,6 +175,21 @@ def test_every_question_says_how_to_answer_it_and_what_each_answer_means():
         assert "groupage decide t/k" in text
         assert all(f"`{decision}`" in text for decision in SUITABLE[question])
     assert Decision.go_on in SUITABLE[Question.cost]
+
+
+@pytest.mark.parametrize(
+    ("at_create", "done", "running", "asks"),
+    [
+        (0, 0, 3, False),
+        (1, 1, 0, True),
+        (1, 1, 2, False),  # the others may get through yet
+        (1, 2, 0, False),  # one did
+        (8, 8, 5, True),  # not a thousand files uploaded to learn it
+        (8, 9, 5, False),
+    ],
+)
+def test_a_provider_that_takes_no_batch_at_all_is_told_from_one_that_refuses_some(at_create, done, running, asks):
+    assert takes_none(at_create, done, running) is asks
 
 
 def test_the_first_shard_is_judged_by_permanent_and_unreadable_failures():

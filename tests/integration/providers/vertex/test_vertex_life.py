@@ -3,8 +3,10 @@
 import orjson
 import pytest
 from groupage.schemas import BatchPhase, Outcome
+from groupage.schemas.activity_calls import CancelBatch
 from groupage.schemas.ids import wire_id
-from provider_world import attempts_of
+from provider_world import attempt_of, attempts_of
+from temporalio.exceptions import ApplicationError
 from vertex_world import CLAUDE, GEMINI, ROOT
 
 
@@ -136,6 +138,16 @@ async def test_promise_8_a_job_that_may_not_be_deleted_is_named(world, emulator)
     cleaned = await world.clean_up(ref, submitted, status)
     assert [name.partition(":")[0] for name in cleaned.left_behind] == [submitted.batch_id]
     assert "Permission 'aiplatform" in cleaned.left_behind[0]
+
+
+async def test_promise_2_a_job_that_may_not_be_looked_at_is_cancelled_all_the_same(world, emulator):
+    ref = await world.planned()
+    submitted = await world.submit(ref)
+    emulator.faults(calls=[{"call": "batches.retrieve", **DENIED}])
+    with pytest.raises(ApplicationError) as failure:
+        await attempt_of(world.activities.cancel_batch, CancelBatch(shard=ref, batch_id=submitted.batch_id))
+    assert failure.value.type == "provider.account"
+    assert emulator.state()["calls"]["batches.cancel"] == 1
 
 
 async def test_promise_2_a_job_that_may_not_be_looked_at_is_not_gone(make_world, emulator):
