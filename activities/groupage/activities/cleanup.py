@@ -68,7 +68,9 @@ async def _end_doubles(context: Context, request: CleanUpBatch) -> tuple[list[Ba
     for double in doubles:
         if double in running:
             continue
-        with tempfile.TemporaryDirectory(dir=context.settings.spool_dir, prefix=f"{shard.tag}-") as folder:
+        if (spool := context.settings.spool_dir) is not None:
+            await asyncio.to_thread(spool.mkdir, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=spool, prefix=f"{shard.tag}-") as folder:
             await note_cost(context.store, provider, shard, double, Path(folder))
         files = list(dict.fromkeys([*double.input_files, *double.output_files, *double.error_files]))
         count += len(files)
