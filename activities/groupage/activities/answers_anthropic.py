@@ -20,7 +20,16 @@ anything else                                 failed, class unknown: kept, repor
 from typing import Any
 
 import orjson
-from groupage.activities.answers_shared import count, ids_beside, make_usage, tool_call, unparsed, unreadable
+from groupage.activities.answers_shared import (
+    claude_extras,
+    count,
+    ids_beside,
+    make_usage,
+    tool_call,
+    unparsed,
+    unreadable,
+    with_hours_and_searches,
+)
 from groupage.activities.providers.anthropic_errors import classify
 from groupage.activities.providers.base import Answer
 from groupage.schemas import ErrorClass, Outcome, Usage
@@ -150,7 +159,7 @@ def read_usage(usage: Any) -> Usage | None:
     get = usage.get
     written, cached = count(get("cache_creation_input_tokens")), count(get("cache_read_input_tokens"))
     details = get("output_tokens_details")
-    return make_usage(
+    found = make_usage(
         {
             "input_tokens": count(get("input_tokens")) + written + cached,
             "cached_tokens": cached,
@@ -159,6 +168,7 @@ def read_usage(usage: Any) -> Usage | None:
             "reasoning_tokens": count(details.get("thinking_tokens")) if type(details) is dict else 0,
         }
     )
+    return with_hours_and_searches(found, *claude_extras(usage)) if written or get("server_tool_use") else found
 
 
 def _failed(wire_id: str | None, status: int | None, error: Any, body: Any, request_id: str) -> Answer:

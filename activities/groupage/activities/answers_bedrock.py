@@ -25,7 +25,15 @@ from typing import Any
 
 import orjson
 from groupage.activities.answers import read_reply as read_openai_reply
-from groupage.activities.answers_shared import count, ids_beside, tool_call, unparsed, unreadable
+from groupage.activities.answers_shared import (
+    claude_extras,
+    count,
+    ids_beside,
+    tool_call,
+    unparsed,
+    unreadable,
+    with_hours_and_searches,
+)
 from groupage.activities.providers.base import Answer
 from groupage.activities.providers.bedrock_errors import classify
 from groupage.schemas import ErrorClass, Outcome, Usage
@@ -37,6 +45,12 @@ _IDS = ids_beside("recordId")
 _TRUNCATED = frozenset({"max_tokens", "model_context_window_exceeded", "length", "MAX_TOKENS", "LENGTH", "ERROR_LIMIT"})
 _REFUSED = frozenset(
     {"refusal", "guardrail_intervened", "content_filtered", "content_filter", "CONTENT_FILTERED", "ERROR_TOXIC"}
+)
+_PAUSED = frozenset({"pause_turn"})
+_ANSWERED = frozenset(
+    {"end_turn", "stop_sequence", "tool_use", "tool_calls", "function_call", "stop", "FINISH", "FINISHED", "COMPLETE"}
+    | {"COMPLETED", "STOP", "STOP_SEQUENCE", "STOP_CRITERIA_MET", "TOOL_CALL", "TOOL_USE"}
+    | {"RAG_QUERY_WHEN_RAG_DISABLED", "", None}
 )
 _BROKEN = frozenset({"malformed_model_output", "malformed_tool_use", "ERROR"})
 """The model said something that cannot be used: another try may end otherwise."""
@@ -110,16 +124,22 @@ def _judge(reason: Any) -> tuple[Outcome, ErrorClass | None, str, str]:
         return Outcome.truncated, None, str(reason), "stopped at the output limit"
     if reason in _REFUSED:
         return Outcome.refused, None, str(reason), "stopped by a guardrail, a filter or the model itself"
+    if reason in _PAUSED:
+        return Outcome.truncated, None, str(reason), "the model paused a long turn: this is not the whole answer"
     if reason in _BROKEN:
         return Outcome.failed, ErrorClass.unknown, str(reason), "the model's output could not be used"
-    return Outcome.succeeded, None, "", ""
+    if reason in _ANSWERED:
+        return Outcome.succeeded, None, "", ""
+    return Outcome.succeeded, None, f"stop_{reason}"[:200], f"stop reason {reason!r}, which is not known here"[:200]
 
 
 def _with_last_reason(answer: Answer, body: dict[str, Any]) -> Answer:
     """Some open models say stop_reason where OpenAI says finish_reason."""
     reason = body["choices"][0].get("stop_reason")
-    if answer.outcome is Outcome.succeeded and isinstance(reason, str):
-        answer.outcome, answer.error_class, answer.code, answer.message = _judge(reason)
+    judged = _judge(reason if isinstance(reason, str) else None)
+    # A word that is not known may be the stop sequence that was met.
+    if answer.outcome is Outcome.succeeded and judged[0] is not Outcome.succeeded:
+        answer.outcome, answer.error_class, answer.code, answer.message = judged
     if answer.error_class is ErrorClass.unreadable and type(body["choices"][0].get("text")) is str:
         choice = body["choices"][0]
         return _answer(answer.wire_id, body, answer.request_id, choice["text"], [], reason, _usage_of(body))
@@ -152,8 +172,10 @@ def _read_converse(wire_id: str | None, body: dict[str, Any], request_id: str) -
 
 def _read_llama(wire_id: str | None, body: dict[str, Any], request_id: str) -> Answer | None:
     text = body["generation"]
+    if text is not None and type(text) is not str:
+        return None
     usage = _usage(body.get("prompt_token_count"), body.get("generation_token_count"))
-    return _answer(wire_id, body, request_id, str(text), [], body.get("stop_reason"), usage)
+    return _answer(wire_id, body, request_id, text, [], body.get("stop_reason"), usage)
 
 
 def _read_titan(wire_id: str | None, body: dict[str, Any], request_id: str) -> Answer | None:
@@ -220,7 +242,8 @@ def _joined(texts: list[str]) -> str | None:
 def _worst(reasons: Iterable[Any]) -> Any:
     """Of several answers' reasons the one that says most: one cut short is reported."""
     found = list(reasons)
-    return next((reason for reason in found if _judge(reason)[0] is not Outcome.succeeded), None)
+    unknown = next((reason for reason in found if _judge(reason)[2]), None)
+    return next((reason for reason in found if _judge(reason)[0] is not Outcome.succeeded), unknown)
 
 
 def _call(id_: Any, name: Any, arguments: Any) -> dict[str, Any]:
@@ -248,7 +271,8 @@ def _usage_of(body: dict[str, Any]) -> Usage | None:
         # Nova's own body says ...TokenCount where Converse says ...Tokens.
         cached = get("cacheReadInputTokens", get("cacheReadInputTokenCount"))
         written = get("cacheWriteInputTokens", get("cacheWriteInputTokenCount"))
-        return _usage(get("inputTokens"), get("outputTokens"), cached, written)
+        found = _usage(get("inputTokens"), get("outputTokens"), cached, written)
+        return with_hours_and_searches(found, _hour_writes(get("cacheDetails")), 0)
     if "input_tokens" in usage or "output_tokens" in usage:
         found = _usage(
             get("input_tokens"),
@@ -258,8 +282,16 @@ def _usage_of(body: dict[str, Any]) -> Usage | None:
         )
         details = get("output_tokens_details")
         thoughts = count(details.get("thinking_tokens")) if type(details) is dict else 0
-        return found.model_copy(update={"reasoning_tokens": thoughts}) if thoughts else found
+        found = found.model_copy(update={"reasoning_tokens": thoughts}) if thoughts else found
+        return with_hours_and_searches(found, *claude_extras(usage))
     return _usage(get("prompt_tokens"), get("completion_tokens"))
+
+
+def _hour_writes(details: Any) -> int:
+    """Of what Converse wrote to a cache, by how long it stays there."""
+    if type(details) is not list:
+        return 0
+    return sum(count(each.get("inputTokens")) for each in details if type(each) is dict and each.get("ttl") == "1h")
 
 
 def usage_of_headers(headers: dict[str, str]) -> Usage | None:

@@ -8,6 +8,7 @@ import orjson
 from groupage.activities.providers.base import Answer
 from groupage.schemas import ErrorClass, Outcome, Usage
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
+from groupage.schemas.results import BilledUsage
 from pydantic import TypeAdapter
 
 make_usage: Callable[[dict[str, int]], Usage] = TypeAdapter(Usage).validator.validate_python
@@ -17,6 +18,22 @@ make_usage: Callable[[dict[str, int]], Usage] = TypeAdapter(Usage).validator.val
 def count(value: Any) -> int:
     """A number of tokens; what is none counts as 0."""
     return value if type(value) is int and value >= 0 else 0
+
+
+def with_hours_and_searches(usage: Usage, hour_writes: int, searches: int) -> Usage:
+    """The usage with what was written to a cache for an hour, and with searches of the web: they have other prices."""
+    if not hour_writes and not searches:
+        return usage
+    return BilledUsage(**usage.__dict__, cache_write_1h_tokens=hour_writes, web_searches=searches)
+
+
+def claude_extras(usage: dict[str, Any]) -> tuple[int, int]:
+    """(tokens written to a cache for an hour, web searches) of Claude's usage object."""
+    written, tools = usage.get("cache_creation"), usage.get("server_tool_use")
+    return (
+        count(written.get("ephemeral_1h_input_tokens")) if type(written) is dict else 0,
+        count(tools.get("web_search_requests")) if type(tools) is dict else 0,
+    )
 
 
 def tool_call(id_: Any, name: Any, arguments: Any) -> dict[str, Any]:

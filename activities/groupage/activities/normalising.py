@@ -58,7 +58,7 @@ class Normaliser:
                 estimated = True
             else:
                 cost = price.nanos(usage)
-                estimated = price.estimated
+                estimated = price.estimated or not price.covers(usage)
             if sync_price is not None:
                 sync_cost = sync_price.nanos(usage)
         elif answer.error_class is None and not self._free:

@@ -19,6 +19,7 @@ from genai_prices.types import ModelInfo, TieredPrices
 from groupage.schemas import Route, Usage
 from groupage.schemas.catalog import ProviderFacts, provider_facts
 from groupage.schemas.portable.families import model_name
+from groupage.schemas.results import BilledUsage
 
 PICO = 10**12
 _UNLIMITED = 2**62
@@ -45,6 +46,9 @@ class Price:
     cache_write: int
     output: int
     request: int
+    cache_write_1h: int | None
+    search: int | None
+    """Of one search of the web, which no route makes cheaper. None (also above): the list has no such price."""
     linear_up_to: int
     """Input tokens up to which the price is linear; beyond it `of` asks the library."""
     estimated: bool
@@ -56,6 +60,8 @@ class Price:
 
     def of(self, usage: Usage) -> int:
         """Picodollars of one answer."""
+        if usage.__class__ is not Usage:
+            return self._of_more(usage)
         tokens = usage.input_tokens
         if tokens > self.linear_up_to:
             return to_pico(self.discount.of(self._ask, _library_usage(usage)))
@@ -69,6 +75,27 @@ class Price:
         else:
             inputs = tokens * self.input
         return inputs + usage.output_tokens * self.output + self.request
+
+    def covers(self, usage: Usage) -> bool:
+        """Whether the list has a price for all that was used. What it has none for, `of` counts as what is next to it."""
+        if not isinstance(usage, BilledUsage):
+            return True
+        hours, searches = usage.cache_write_1h_tokens, usage.web_searches
+        return (not hours or self.cache_write_1h is not None) and (not searches or self.search is not None)
+
+    def _of_more(self, usage: Usage) -> int:
+        plain = Usage(**{name: getattr(usage, name) for name in Usage.model_fields})
+        if not isinstance(usage, BilledUsage):
+            return self.of(plain)
+        searches = usage.web_searches * (self.search or 0)
+        if self.cache_write_1h is None:
+            return self.of(plain) + searches
+        theirs = _library_usage(usage)
+        hours = min(usage.cache_write_1h_tokens, int(theirs.cache_write_tokens or 0))
+        if usage.input_tokens > self.linear_up_to:
+            theirs.cache_write_1h_tokens = hours
+            return to_pico(self.discount.of(self._ask, theirs)) + searches
+        return self.of(plain) + hours * (self.cache_write_1h - self.cache_write) + searches
 
     def _ask(self, usage: genai_prices.Usage) -> Decimal:
         return _ask(self.model, self.provider, self.context, self.at, usage)
@@ -178,12 +205,17 @@ class PriceBook:
             return to_pico((discount.of(ask, usage) - request) / probe)
 
         request = discount.of(ask, genai_prices.Usage())
+        hours = genai_prices.Usage(input_tokens=probe, cache_write_tokens=probe, cache_write_1h_tokens=probe)
+        # A thousand: a list has a price for so many.
+        searches = ask(genai_prices.Usage(web_searches=1000)) - ask(genai_prices.Usage())
         return Price(
             input=a_token(genai_prices.Usage(input_tokens=probe)),
             cached=a_token(genai_prices.Usage(input_tokens=probe, cache_read_tokens=probe)),
             cache_write=a_token(genai_prices.Usage(input_tokens=probe, cache_write_tokens=probe)),
             output=a_token(genai_prices.Usage(output_tokens=probe)),
             request=to_pico(request),
+            cache_write_1h=a_token(hours) if prices.cache_write_1h_mtok is not None else None,
+            search=to_pico(searches / 1000) if prices.web_searches_kcount is not None else None,
             linear_up_to=linear_up_to,
             estimated=estimated,
             model=model,
@@ -209,7 +241,7 @@ class _Found(NamedTuple):
 
 def _free(model: str, at: datetime) -> Price:
     return Price(
-        input=0, cached=0, cache_write=0, output=0, request=0, linear_up_to=_UNLIMITED, estimated=False, model=model,
+        input=0, cached=0, cache_write=0, output=0, request=0, cache_write_1h=0, search=0, linear_up_to=_UNLIMITED, estimated=False, model=model,
         provider=None, context=None, discount=Discount(Decimal(0)), at=at,
     )  # fmt: skip
 

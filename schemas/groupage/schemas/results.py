@@ -21,6 +21,16 @@ class Usage(Message):
     reasoning_tokens: int = 0
 
 
+class BilledUsage(Usage):
+    """With what is billed otherwise than as tokens; a result line has these fields only where one is not 0.
+
+    `cache_write_1h_tokens` are part of `cache_write_tokens`.
+    """
+
+    cache_write_1h_tokens: int = 0
+    web_searches: int = 0
+
+
 class ResultError(Message):
     error_class: ErrorClass = Field(alias="class", serialization_alias="class")
     code: str

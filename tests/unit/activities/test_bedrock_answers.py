@@ -56,9 +56,9 @@ def test_the_answer_of_every_family_is_read(family):
     [
         (claude("max_tokens"), Outcome.truncated),
         (claude("model_context_window_exceeded"), Outcome.truncated),
+        (claude("pause_turn"), Outcome.truncated),
         (claude("refusal", []), Outcome.refused),
         (claude("stop_sequence"), Outcome.succeeded),
-        (claude("pause_turn"), Outcome.succeeded),
         (converse("max_tokens"), Outcome.truncated),
         (converse("guardrail_intervened"), Outcome.refused),
         (converse("content_filtered", []), Outcome.refused),
@@ -79,6 +79,32 @@ def test_RP_14_RP_16_why_an_answer_ended_decides_its_outcome(output, outcome):
     answer = read_output(WIRE, output)
     assert answer.outcome is outcome
     assert answer.outcome.answered == (answer.error_class is None)
+
+
+def test_a_reason_that_is_not_known_is_told_and_no_known_one_is():
+    for output in (claude("brand_new"), converse("brand_new"), OUTPUTS["llama"] | {"stop_reason": "brand_new"}):
+        answer = read_output(WIRE, output)
+        assert (answer.outcome, answer.code) == (Outcome.succeeded, "stop_brand_new")
+        assert "brand_new" in answer.message
+    for output in OUTPUTS.values():
+        assert read_output(WIRE, output).code == ""
+    # Here it may be the stop sequence that was met.
+    assert read_output(WIRE, {"choices": [CHOICE | {"stop_reason": "END"}]}).code == ""
+
+
+def test_an_answer_of_llamas_that_is_null_has_no_text():
+    answer = read_output(WIRE, OUTPUTS["llama"] | {"generation": None})
+    assert (answer.outcome, answer.text) == (Outcome.succeeded, None)
+    assert read_output(WIRE, OUTPUTS["llama"] | {"generation": {"a": 1}}).outcome is Outcome.unreadable
+
+
+def test_CO_06_what_is_cached_for_an_hour_is_counted_of_what_is_written():
+    hours = {"ephemeral_1h_input_tokens": 4, "ephemeral_5m_input_tokens": 1}
+    usage = read_output(WIRE, claude(cache_creation_input_tokens=5, cache_creation=hours)).usage
+    assert (usage.input_tokens, usage.cache_write_tokens, usage.cache_write_1h_tokens) == (15, 5, 4)
+    details = [{"ttl": "1h", "inputTokens": 3}, {"ttl": "5m", "inputTokens": 2}, "odd"]
+    usage = read_output(WIRE, converse(cacheWriteInputTokens=5, cacheDetails=details)).usage
+    assert (usage.input_tokens, usage.cache_write_tokens, usage.cache_write_1h_tokens) == (15, 5, 3)
 
 
 def test_CO_06_tokens_from_and_to_the_cache_are_part_of_the_input():

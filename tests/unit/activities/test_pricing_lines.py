@@ -5,9 +5,14 @@ from decimal import Decimal
 
 import genai_prices
 import pytest
+from groupage.activities.answers_anthropic import read_usage
+from groupage.activities.normalising import Normaliser
 from groupage.activities.pricing import Discount, PriceBook, to_pico, to_usd
-from groupage.schemas import Route, Usage
+from groupage.activities.providers.base import Answer
+from groupage.schemas import Outcome, Result, Route, Usage
 from groupage.schemas.catalog import Fact, provider_facts
+from groupage.schemas.results import BilledUsage
+from groupage.store.results import ResultLine, encode_fragment
 
 AT = datetime(2026, 11, 29, tzinfo=UTC)
 
@@ -193,3 +198,75 @@ def test_a_project_that_is_called_like_a_model_prices_nothing():
     book = PriceBook("vertex", AT)
     assert book.price("gemini-2.5-flash", Route.batch) is not None
     assert book.price("projects/gemini-2.5-flash/locations/us-central1/models/1234", Route.batch) is None
+
+
+def _library(model: str, route: Route, seller: str = "anthropic", **usage: int) -> Decimal:
+    context = {"processing": "batch"} if route is Route.batch else None
+    return genai_prices.calc_price(
+        genai_prices.Usage(**usage), model, provider_id=seller, genai_request_timestamp=AT, price_context=context
+    ).total_price
+
+
+@pytest.mark.parametrize("route", [Route.sync, Route.batch])
+@pytest.mark.parametrize("tokens", [100_000, 300_000])
+def test_what_is_written_to_a_cache_for_an_hour_and_searches_have_their_own_prices(route: Route, tokens: int):
+    usage = read_usage(
+        {
+            "input_tokens": tokens - 60_000,
+            "output_tokens": 10,
+            "cache_creation_input_tokens": 50_000,
+            "cache_read_input_tokens": 10_000,
+            "cache_creation": {"ephemeral_1h_input_tokens": 40_000, "ephemeral_5m_input_tokens": 10_000},
+            "server_tool_use": {"web_search_requests": 3},
+        }
+    )
+    assert usage is not None
+    price = PriceBook("anthropic", AT).price("claude-sonnet-4-5", route)
+    assert price is not None
+    theirs = _library(
+        "claude-sonnet-4-5",
+        route,
+        input_tokens=tokens,
+        output_tokens=10,
+        cache_read_tokens=10_000,
+        cache_write_tokens=50_000,
+        cache_write_1h_tokens=40_000,
+        web_searches=3,
+    )
+    assert to_usd(price.of(usage)) == theirs
+    assert price.covers(usage)
+    assert not price.estimated
+
+
+def test_searches_and_writes_that_no_list_prices_make_the_cost_a_guess():
+    usage = BilledUsage(input_tokens=100, cache_write_tokens=100, cache_write_1h_tokens=100)
+    searched = BilledUsage(input_tokens=100, web_searches=1)
+    on_bedrock = PriceBook("bedrock", AT).price("anthropic.claude-haiku-4-5-20251001-v1:0", Route.batch)
+    assert on_bedrock is not None
+    assert on_bedrock.cache_write_1h is not None
+    assert to_usd(on_bedrock.of(usage)) == Decimal("0.00011")  # $2.2 a million, half of it in a batch
+    assert on_bedrock.covers(usage)
+    assert not on_bedrock.covers(searched)
+    openai = PriceBook("openai", AT).price("gpt-4o-mini", Route.batch)
+    assert openai is not None
+    assert not openai.covers(usage)
+    assert openai.of(usage) == openai.of(Usage(input_tokens=100, cache_write_tokens=100))
+    normaliser = Normaliser(
+        provider="bedrock", endpoint="/invoke", model="anthropic.claude-haiku-4-5-20251001-v1:0", route=Route.sync,
+        round_=0, prices=PriceBook("bedrock", AT), sent_at=AT, ended_at=AT,
+    )  # fmt: skip
+    lines = [normaliser.line(0, Answer("w", Outcome.succeeded, usage=each)) for each in (usage, searched)]
+    assert [line.cost_estimated for line in lines] == [False, True]
+
+
+def test_a_result_line_tells_searches_only_where_there_are_any_and_is_read_either_way():
+    plain = Usage(input_tokens=5, output_tokens=2)
+    lines = [
+        ResultLine(0, Outcome.succeeded, "anthropic", Route.batch, 1, AT, usage=usage)
+        for usage in (plain, BilledUsage(**plain.__dict__, web_searches=2))
+    ]
+    fragments = [encode_fragment(line) for line in lines]
+    assert b"web_searches" not in fragments[0]
+    assert b'"web_searches":2' in fragments[1]
+    results = [Result.model_validate_json(b'{"id":"a"' + fragment) for fragment in fragments]
+    assert results[0].usage == results[1].usage == plain
