@@ -9,10 +9,12 @@ from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
 from groupage.activities.providers.azure import AzureProvider
 from groupage.activities.providers.azure_options import TOKEN_SCOPE, read_address, read_options
 from groupage.activities.providers.azure_tokens import FRESH_S, RENEW_BEFORE_S, RETRY_S, TokenSource
+from groupage.activities.providers.base import Answer, SyncCall
 from groupage.activities.providers.compatibility import compatibility_of
+from groupage.activities.providers.openai import OpenAIProvider
 from groupage.activities.providers.openai_errors import create_failed
 from groupage.activities.settings import ProviderSettings
-from groupage.schemas import ErrorClass
+from groupage.schemas import ErrorClass, Outcome
 from groupage.schemas.errors import AmbiguousCreate, ProviderError
 
 ROOT = "https://name.openai.azure.com"
@@ -264,3 +266,17 @@ async def test_a_refused_token_is_replaced_once_and_not_for_ever():
     identity.clock[0] = 4000.0
     assert await source.get() == "second"
     assert source.may_retry("first")
+
+
+async def test_a_body_that_goes_to_another_deployment_is_otherwise_what_it_was(monkeypatch):
+    seen = []
+
+    async def complete(_self, call):
+        seen.append(call.body)
+        return Answer(call.wire_id, Outcome.succeeded)
+
+    monkeypatch.setattr(OpenAIProvider, "complete", complete)
+    body = b'{"model":"%b","seed":123456789012345678901234567890,"messages":[{"role":"user","content":"gr\xc3\xbc\xc3\x9fe"}]}'
+    provider = AzureProvider("azure", ProviderSettings(api_key="k", options={"sync_deployments": "batch=standard"}))
+    await provider.complete(SyncCall("w", "/v1/chat/completions", body % b"batch", 1.0))
+    assert seen == [body % b"standard"]

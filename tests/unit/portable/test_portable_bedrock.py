@@ -29,6 +29,7 @@ def refused(model: str, **fields: Any) -> str:
         ("anthropic.claude-3-haiku-20240307-v1:0", "claude", "/invoke"),
         ("arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude-sonnet-4-5-v1:0", "claude", "/invoke"),
         ("global.amazon.nova-2-lite-v1:0", "nova", "/invoke"),
+        ("anthropic.claude-v2:1", "claude", "/invoke"),
         (GPT, "openai", "/invoke"),
         (LLAMA, "other", "/converse"),
         ("mistral.mistral-large-2407-v1:0", "other", "/converse"),
@@ -110,3 +111,28 @@ def test_openais_own_models_take_the_body_without_the_model() -> None:
 def test_a_native_body_loses_only_the_model() -> None:
     assert translate("bedrock", LLAMA, "/invoke", {"model": LLAMA, "prompt": "p"}) == {"prompt": "p"}
     assert translate("bedrock", LLAMA, "/converse", {"model": LLAMA, "messages": []}) == {"messages": []}
+
+
+@pytest.mark.parametrize("model", ["amazon.nova-canvas-v1:0", "us.amazon.nova-reel-v1:1", "amazon.nova-sonic-v1:0"])
+def test_models_that_make_no_texts_answer_no_chat(model: str) -> None:
+    assert bedrock_family(model) == "other"
+    assert refused(model) == "model"
+
+
+@pytest.mark.parametrize("model", ["anthropic.claude-v2:1", "anthropic.claude-instant-v1", "anthropic.claude-v2"])
+def test_the_first_claudes_are_the_oldest_and_not_the_newest(model: str) -> None:
+    assert said(model)["max_tokens"] == 4096
+    assert said(model, temperature=0.5)["temperature"] == 0.5
+    assert refused(model, reasoning_effort="high") == "reasoning_effort"
+
+
+@pytest.mark.parametrize("strict", [True, False, None])
+def test_a_format_is_kept_to_whatever_it_says_of_strictness(strict: bool | None) -> None:
+    form = {"name": "label", "schema": {"type": "object"}}
+    plain = said(LLAMA, response_format={"type": "json_schema", "json_schema": form})
+    assert said(LLAMA, response_format={"type": "json_schema", "json_schema": {**form, "strict": strict}}) == plain
+
+
+def test_a_strictness_that_is_no_truth_value_is_refused() -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}, "strict": "banana"}}
+    assert refused(LLAMA, response_format=form) == "response_format.json_schema.strict"

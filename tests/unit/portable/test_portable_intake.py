@@ -124,6 +124,19 @@ def test_a_native_body_is_counted(
     assert (group.tokens, group.max_output_tokens) == (tokens, output)
 
 
+def test_a_label_that_is_ours_is_refused_on_vertex_and_others_stay(tmp_path: Path) -> None:
+    body = {"contents": [{"role": "user", "parts": [{"text": "hello"}]}]}
+    rows = [
+        {"custom_id": id_, "url": "/generateContent", "body": {"model": "gemini-2.5-flash", **body, "labels": labels}}
+        for id_, labels in (("a", {"team": "x"}), ("b", {"team": "x", "groupage_id": "mine"}))
+    ]
+    spooled = spool(tmp_path, *(orjson.dumps(row) + b"\n" for row in rows), provider="vertex")
+    (rejected,) = spooled.rejected_lines()
+    assert (rejected.line, rejected.code) == (2, "inexpressible")
+    assert "labels.groupage_id" in rejected.message
+    assert b'"labels":{"team":"x"}' in spooled.lines(0)
+
+
 def test_nothing_is_looked_at_for_openai_and_its_relatives() -> None:
     assert all(rules_of(name).check is None for name in ("openai", "azure", "groq", "alibaba", "a-name-of-our-own"))
 

@@ -26,6 +26,7 @@ from groupage.activities.providers.azure_tokens import (
     default_credential,
 )
 from groupage.activities.providers.base import Answer, SyncCall
+from groupage.activities.providers.exact_json import dumps, loads
 from groupage.activities.providers.openai import OpenAIProvider
 from groupage.activities.providers.openai_errors import NO_TOKEN
 from groupage.activities.providers.profile_options import secret_of
@@ -74,10 +75,10 @@ class AzureProvider(OpenAIProvider):
 
     async def complete(self, call: SyncCall) -> Answer:
         if self._options.sync_deployments:
-            body = orjson.loads(call.body)
+            body = loads(call.body)
             if isinstance(body, dict) and isinstance(body.get("model"), str):
                 body["model"] = self._options.sync_deployment(body["model"])
-                call = replace(call, body=orjson.dumps(body))
+                call = replace(call, body=dumps(body))
         return await super().complete(call)
 
     # ----- connecting -----

@@ -17,9 +17,8 @@ from typing import Any
 from groupage.activities.providers.base import Echo
 from groupage.activities.providers.exact_json import dumps, loads
 from groupage.activities.providers.native_bodies import native_endpoint
+from groupage.schemas.portable import VERTEX_LABEL as LABEL
 
-LABEL = "groupage_id"
-"""Of the request: keys and values of labels are at most 63 of [a-z0-9_-]."""
 LABELS_MAX = 64
 CLAUDE = "/rawPredict"
 
@@ -41,7 +40,9 @@ def model_path(model: str, *, claude: bool) -> str:
 
 
 def labelled(wire_id: str, request: bytes) -> bytes:
-    """The request with our label beside its own; as it is where it has no room for one more."""
+    """The request with our label beside its own (which are not called so: intake refuses that); as it is where it
+    has no room for one more.
+    """
     ours = b'"labels":{"%b":"%b"}' % (LABEL.encode(), wire_id.encode())
     if b'"labels"' not in request:
         return b"{%b}" % ours if request == b"{}" else b"%b,%b}" % (request[:-1], ours)

@@ -20,9 +20,12 @@ from groupage.schemas.requests import EMBEDDINGS, NATIVE_ENDPOINTS
 Checker = Callable[[str, dict[str, Any], str], None]
 """Takes (endpoint, body, model); raises Inexpressible."""
 
+VERTEX_LABEL = "groupage_id"
+"""The label in Gemini's requests on Vertex by which their results are told. Labels are at most 63 of [a-z0-9_-]."""
+
 Translation = Callable[[str, dict[str, Any]], dict[str, Any]]
 
-__all__ = ["Checker", "Inexpressible", "bedrock_family", "checker", "target_endpoint", "translate"]
+__all__ = ["VERTEX_LABEL", "Checker", "Inexpressible", "bedrock_family", "checker", "target_endpoint", "translate"]
 
 
 def translate(provider: str, model: str, endpoint: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -52,8 +55,18 @@ def checker(provider: str) -> Checker | None:
         elif endpoint == "/converse" and body.get("toolConfig"):
             # Each record would end with a 400: better told before anything is sent.
             raise Inexpressible("toolConfig", "a Converse batch takes no tools; send the model's own body to /invoke")
+        elif provider == "vertex" and endpoint == "/generateContent":
+            _check_labels(body.get("labels"))
 
     return check
+
+
+def _check_labels(labels: Any) -> None:
+    """A result is told by a label of ours, which stands beside the request's own."""
+    if isinstance(labels, dict) and VERTEX_LABEL in labels:
+        raise Inexpressible(
+            f"labels.{VERTEX_LABEL}", "this label is ours: results are told by it; give it another name"
+        )
 
 
 def _translation(provider: str, model: str, endpoint: str, target: str) -> Translation:

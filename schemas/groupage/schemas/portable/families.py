@@ -11,6 +11,8 @@ from groupage.schemas.requests import CHAT, EMBEDDINGS, NATIVE_ENDPOINTS
 Family = Literal["claude", "nova", "openai", "titan-embed", "cohere-embed", "other"]
 
 _GENERATION = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
+_OLD = re.compile(r"claude-(?:v|instant)")
+_NO_TEXT = re.compile(r"amazon\.(nova-(canvas|reel|sonic)|titan-image)|stability\.")
 _GEMINI = re.compile(r"gemini-(\d{1,2})(?:\.(\d{1,2}))?(?!\d)")
 NEWEST = (99, 0)
 
@@ -24,7 +26,7 @@ def bedrock_family(model: str) -> Family:
     name = model.lower()
     if "anthropic." in name:
         return "claude"
-    if "amazon.nova-" in name and "embed" not in name:
+    if "amazon.nova-" in name and "embed" not in name and not _NO_TEXT.search(name):
         return "nova"
     if "openai." in name:
         return "openai"
@@ -45,8 +47,11 @@ def model_name(model: str) -> str:
 
 @lru_cache(256)
 def claude_generation(model: str) -> tuple[int, int]:
-    """(4, 5) of `claude-sonnet-4-5-20250929`; NEWEST for a name that tells none."""
-    found = _GENERATION.search(model_name(model).lower())
+    """(4, 5) of `claude-sonnet-4-5-20250929`; (2, 0) before names had numbers of three; NEWEST for one that tells none."""
+    name = model_name(model).lower()
+    if _OLD.search(name):
+        return 2, 0
+    found = _GENERATION.search(name)
     return (int(found[1]), int(found[2] or 0)) if found else NEWEST
 
 
@@ -68,6 +73,14 @@ def is_claude(model: str) -> bool:
     return any(name == "publishers" and of == "anthropic" for name, of in pairwise(path))
 
 
+def _bedrock_chat(model: str) -> str:
+    if bedrock_family(model) in {"titan-embed", "cohere-embed"}:
+        raise Inexpressible("model", f"{model} makes embeddings: it answers no chat")
+    if _NO_TEXT.search(model.lower()):
+        raise Inexpressible("model", f"{model} makes pictures, films or speech: it answers no chat")
+    return "/converse" if bedrock_family(model) == "other" else "/invoke"
+
+
 @lru_cache(1024)
 def target_endpoint(provider: str, model: str, endpoint: str) -> str:
     """The provider's own endpoint for a request: itself where nothing is translated.
@@ -82,9 +95,7 @@ def target_endpoint(provider: str, model: str, endpoint: str) -> str:
         return endpoint
     if endpoint == CHAT:
         if provider == "bedrock":
-            if bedrock_family(model) in {"titan-embed", "cohere-embed"}:
-                raise Inexpressible("model", f"{model} makes embeddings: it answers no chat")
-            return "/converse" if bedrock_family(model) == "other" else "/invoke"
+            return _bedrock_chat(model)
         if provider == "vertex" and is_claude(model):
             return "/rawPredict"
         return natives[0]

@@ -154,6 +154,9 @@ def response_format(body: dict[str, Any]) -> Format | None:
     if not isinstance(given, dict) or not isinstance(given.get("schema"), dict):
         raise Inexpressible(at, "has no schema")
     _known(given, {"name", "description", "schema", "strict"}, at)
+    # Whether it must be kept to: all who take a schema keep to it, so there is nothing more to say.
+    if given.get("strict") is not None and type(given["strict"]) is not bool:
+        raise Inexpressible(f"{at}.strict", "is neither true nor false")
     name, description = given.get("name"), given.get("description")
     for label, text in (("name", name), ("description", description)):
         if text is not None and type(text) is not str:
