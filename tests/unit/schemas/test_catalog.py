@@ -66,8 +66,11 @@ def test_the_endpoints_agree_with_those_that_requests_may_have():
 
 
 def test_a_models_facts_win_over_its_providers():
-    assert provider_facts("vertex", model="gemini-2.5-flash").max_requests.value == 200_000
-    assert provider_facts("vertex", model="Gemini-Embedding-001").max_requests.value == 1_000_000
+    usual, flash = provider_facts("gemini"), provider_facts("gemini", model="Gemini-2.5-Flash-Lite")
+    assert flash.max_tokens != usual.max_tokens
+    # A path in front of the name is no part of it.
+    assert provider_facts("gemini", model="models/gemini-2.5-flash-lite").max_tokens == flash.max_tokens
+    assert provider_facts("gemini", model="gemini-1.5-pro").max_tokens == usual.max_tokens
 
 
 def test_a_name_that_nobody_knows_is_a_server_of_openais_plainest_dialect():

@@ -259,12 +259,12 @@ class BedrockProvider:
     async def _invoke(self, call: SyncCall) -> Reply:
         model, target, body = native_body("bedrock", call.endpoint, call.body)
 
-        def send() -> Reply:
-            client = self._clients.get("bedrock-runtime", bucket_s(call.timeout_s))
+        def send(client: Any) -> Reply:
             return converse(client, model, body) if target == "/converse" else invoke(client, model, body)
 
+        what, service = f"{target} for {call.wire_id}", "bedrock-runtime"
         async with asyncio.timeout(call.timeout_s):
-            return await detached(lambda: _translated(f"{target} for {call.wire_id}", send), "bedrock-runtime")
+            return await detached(lambda: self._sent(what, service, bucket_s(call.timeout_s), send), service)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._clients.close)
@@ -294,27 +294,30 @@ class BedrockProvider:
 
     async def _bedrock(self, what: str, call: Callable[[Any], T], timeout_s: float | None = None) -> T:
         seconds = timeout_s or self._settings.request_timeout_s
-        return await asyncio.to_thread(lambda: _translated(what, lambda: call(self._clients.get("bedrock", seconds))))
+        return await asyncio.to_thread(lambda: self._sent(what, "bedrock", seconds, call))
 
     async def _s3(self, what: str, call: Callable[[Any], T]) -> T:
         seconds = self._settings.request_timeout_s
-        return await asyncio.to_thread(lambda: _translated(what, lambda: call(self._clients.get("s3", seconds))))
+        return await asyncio.to_thread(lambda: self._sent(what, "s3", seconds, call))
 
     async def _transfer(self, what: str, call: Callable[[Any, Any], T]) -> T:
         """Work that ends soon after its activity is cancelled; its thread's end is awaited."""
         seconds = self._settings.transfer_timeout_s
-        return await in_thread(lambda stop: _translated(what, lambda: call(self._clients.get("s3", seconds), stop)))
+        return await in_thread(lambda stop: self._sent(what, "s3", seconds, lambda s3: call(s3, stop)))
 
-
-def _translated(what: str, work: Callable[[], T]) -> T:
-    """Run it; what boto3 raises becomes ours."""
-    try:
-        return work()
-    except Exception as error:
-        ours = translate(error, what)
-        if ours is None:
-            raise
-        raise ours from error
+    def _sent(self, what: str, service: str, timeout_s: float, call: Callable[[Any], T]) -> T:
+        """One call in a thread; what boto3 raises becomes ours."""
+        client: Any = None
+        try:
+            client = self._clients.get(service, timeout_s)
+            return call(client)
+        except Exception as error:
+            ours = translate(error, what)
+            if ours is None:
+                raise
+            if ours.error_class is ErrorClass.account:
+                self._clients.forget(client)
+            raise ours from error
 
 
 def _manifest_counts(raw: bytes) -> Counts | None:

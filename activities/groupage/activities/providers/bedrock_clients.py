@@ -63,8 +63,20 @@ class Clients:
         for name, value in self._settings.extra_headers.items():
             request.headers[name] = value
 
+    def forget(self, client: Any) -> None:
+        """Make all anew at the next use: credentials that were refused may have been renewed in their file, which a
+        session reads once. Nothing happens if that was done since this client was got.
+        """
+        with self._making:
+            if any(client is each for each in self._made.values()):
+                self._close()
+
     def close(self) -> None:
         with self._making:
-            made, self._made, self._session = list(self._made.values()), {}, None
+            self._close()
+
+    def _close(self) -> None:
+        made, self._made, self._session = list(self._made.values()), {}, None
         for client in made:
+            # Calls under way go on: only connections that are idle are closed.
             client.close()

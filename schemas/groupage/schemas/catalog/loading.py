@@ -1,8 +1,8 @@
 """Reading the catalog: ours, and a user's file merged over it.
 
 A provider's facts are, from weak to strong: its dialect's (`[dialects.openai]`), its own (`[providers.groq]`), those
-of each pattern that the model's name fits (`[providers.groq.models."whisper-*"]`), in the file's order; and each of
-these first ours, then the user's.
+of each pattern that the model's name fits, with or without a path in front of it
+(`[providers.groq.models."whisper-*"]`), in the file's order; and each of these first ours, then the user's.
 """
 
 import tomllib
@@ -14,6 +14,7 @@ from typing import Any
 
 from groupage.schemas.catalog.facts import PLAIN, Fact, ProviderFacts
 from groupage.schemas.errors import UsageError
+from groupage.schemas.portable.families import model_name
 from pydantic import TypeAdapter, ValidationError
 
 OURS = Path(__file__).parent / "catalog.toml"
@@ -60,7 +61,10 @@ class Catalog:
         """None for a provider that no file knows."""
         if name not in self.providers:
             return None
-        fitting = "\n".join(each for each in self._all_patterns(name) if fnmatchcase(model.lower(), each.lower()))
+        names = {model.lower(), model_name(model).lower()}
+        fitting = "\n".join(
+            each for each in self._all_patterns(name) if any(fnmatchcase(one, each.lower()) for one in names)
+        )
         key = (name, fitting)
         if key not in self._facts:
             self._facts[key] = self._merged(name, fitting.split("\n") if fitting else [])
