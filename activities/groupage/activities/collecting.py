@@ -21,7 +21,7 @@ from groupage.activities.downloads import COPY_BYTES, Download, Replaced, digest
 from groupage.activities.harvesting import Harvest, Quarantine, Reader
 from groupage.activities.late import REPORT, note_if_late
 from groupage.activities.looking import cancel_others
-from groupage.activities.matching import Echoes
+from groupage.activities.matching import ALIKE, Echoes
 from groupage.activities.memory import give_back
 from groupage.activities.normalising import Normaliser
 from groupage.activities.pricing import PriceBook
@@ -228,6 +228,8 @@ class _Collector:
         for index in missing.tolist():
             if index in at_fault:
                 yield normaliser.unanswered(index, Outcome.failed, ErrorClass.invalid, *at_fault[index])
+            elif index in harvest.alike:
+                yield normaliser.unanswered(index, *_ALIKE)
             else:
                 yield normaliser.unanswered(index, *fate)
 
@@ -247,6 +249,12 @@ _FATES: dict[BatchPhase, Fate] = {
     BatchPhase.failed: (Outcome.failed, ErrorClass.unknown, "batch_failed", "the batch failed without a reason"),
 }
 _MISSING = (Outcome.failed, ErrorClass.missing, "missing", "in no result file, though the batch ended")
+_ALIKE = (
+    Outcome.failed,
+    ErrorClass.missing,
+    ALIKE,
+    "its result is in the quarantine: the provider writes this request and others alike, and whose it is, nobody knows",
+)
 
 
 def _fate(status: BatchStatus, missing: int, unreadable: int) -> Fate:

@@ -53,6 +53,8 @@ class Harvest:
     quarantined_cost_nano: int = 0
     cut: bool = False
     """A file ends in the middle of a line."""
+    alike: frozenset[int] = frozenset()
+    """Requests whose lines came, but may be of others that the provider writes alike."""
 
 
 class Quarantine:
@@ -194,6 +196,7 @@ class Reader:
                 elif answer.error_class not in _NOT_RUN:
                     harvest.failed += 1
                 into.writer.add(self._normaliser.line(index, answer))
+        harvest.alike = frozenset(echoes.untold())
 
     def _quarantine(
         self, where: tuple[str, int], line: bytes, answer: Answer, into: "_Into", *, reason: str = ""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+from groupage.activities.matching import ALIKE
 from groupage.activities.refusals import read_refusal
 from groupage.schemas import ErrorClass, JobRef
 from groupage.schemas.errors import StoreError
@@ -19,10 +20,11 @@ from groupage.store.sync_parts import read_flushed
 
 Classes = npt.NDArray[np.uint8]
 """Positions in rows.ERROR_CLASSES."""
+Flags = npt.NDArray[np.bool_]
 
 
-def left_by_round(store: Store, job: JobRef, round_: int) -> Iterator[tuple[Indices, Classes]]:
-    """(indices, error classes) of the unanswered requests of each shard of a round, shard by shard.
+def left_by_round(store: Store, job: JobRef, round_: int) -> Iterator[tuple[Indices, Classes, Flags]]:
+    """(indices, error classes, which are `matching.ALIKE`) of the unanswered requests of a round, shard by shard.
 
     The requests that planning itself gave up on are in the shard after the last planned one. Raises
     StoreError where the round was never planned.
@@ -35,9 +37,11 @@ def left_by_round(store: Store, job: JobRef, round_: int) -> Iterator[tuple[Indi
         table = read_shard_rows(store, job.tenant, job.key, round_, shard)
         if table is not None:
             rows = table.rows[table.rows["outcome"] > ANSWERED_MAX]
-            yield rows["index"], rows["error_class"]
+            alike = rows["code"] == table.codes.index(ALIKE) if ALIKE in table.codes else np.zeros(len(rows), np.bool_)
+            yield rows["index"], rows["error_class"], alike
         elif shard < planned:
-            yield _without_results(store, job, round_, shard)
+            members, classes = _without_results(store, job, round_, shard)
+            yield members, classes, np.zeros(len(members), np.bool_)
 
 
 def answered_before(store: Store, job: JobRef, round_: int) -> Iterator[Indices]:

@@ -15,6 +15,9 @@ from collections.abc import Collection, Iterable, Iterator
 from groupage.activities.providers.base import Answer, Echo
 from groupage.schemas import ErrorClass
 
+ALIKE = "like_several_requests"
+"""Why a line is nobody's, and the code of the requests that it may be of."""
+
 _NONE = 2**32 - 1
 _DIGEST = 16
 _OFFSET_BITS = 46
@@ -77,12 +80,25 @@ class Echoes:
                 known.add(echo.exact)
             elif known != echo.exact:
                 self._kinds[echo.loose] = {known, echo.exact}
+        self._told: frozenset[bytes] = frozenset()
         self._doubtful = self._doubts(lines)
+
+    def untold(self) -> Iterator[int]:
+        """The requests that wait for a line, and for which lines came that may as well be of others."""
+        for loose in self._doubtful & self._told:
+            kinds = self._kinds[loose]
+            assert isinstance(kinds, set)
+            for exact in kinds:
+                place = self._last[exact]
+                while place != _NONE:
+                    yield self._index[place]
+                    place = self._before[place]
 
     def _doubts(self, lines: Iterable[Echo]) -> set[bytes]:
         """Loose digests of several kinds of requests whose lines are not as many of each kind as there are requests."""
         several = {loose: kinds for loose, kinds in self._kinds.items() if isinstance(kinds, set)}
         told = Counter(echo for echo in lines if echo.loose in several) if several else Counter()
+        self._told = frozenset(echo.loose for echo in told)
         doubts = {echo.loose for echo in told if echo.exact not in several[echo.loose]}
         for loose, kinds in several.items():
             if any(told[Echo(exact, loose)] != self._waiting(exact) for exact in kinds):
@@ -101,7 +117,7 @@ class Echoes:
         if echo is None or kinds is None:
             return None, "like_no_request"
         if echo.loose in self._doubtful:
-            return None, "like_several_requests"
+            return None, ALIKE
         exact = kinds if isinstance(kinds, bytes) else echo.exact
         place = self._last[exact]
         if place == _NONE:

@@ -166,9 +166,12 @@ def _next_routes(store: Store, manifest: JobManifest, call: PlanRound, stop: thr
             by_class[ERROR_CLASS_CODE[error_class]] = SYNC
     routes = np.zeros(manifest.requests, np.uint8)
     left = np.zeros(manifest.requests, np.bool_)
-    for indices, classes in left_by_round(store, call.job, call.round - 1):
+    for indices, classes, alike in left_by_round(store, call.job, call.round - 1):
         check(stop)
-        routes[indices] = by_class[classes]
+        chosen = by_class[classes]
+        # In a batch together, nobody could tell their lines apart the next time, and they would be paid for nothing.
+        chosen[alike & (chosen == BATCH)] = SYNC if call.escalate else NOT_PLANNED
+        routes[indices] = chosen
         left[indices] = True
     # A batch of an earlier round may have settled after the previous one was planned.
     for indices in answered_before(store, call.job, call.round - 1):

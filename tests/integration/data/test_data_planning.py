@@ -250,6 +250,18 @@ async def test_each_error_class_goes_where_its_action_sends_it(world):
     assert members(world, 1, 1) == [1, 3]
 
 
+@pytest.mark.parametrize(("escalate", "by_sync"), [(True, [[1, 2]]), (False, [])])
+async def test_requests_that_nobody_could_tell_apart_are_not_sent_in_a_batch_again(world, escalate, by_sync):
+    world.requests(5)
+    world.plan()
+    errors = [bad(world.wire(n), "like_several_requests") for n in (1, 2)] + [bad(world.wire(3), "what")]
+    await world.collect([ok(world.wire(0)), ok(world.wire(4))], errors)
+    plan = world.plan(1, actions={ErrorClass.unknown: RESUBMIT}, escalate=escalate)
+    assert (plan.batch_shards, plan.sync_shards) == (1, len(by_sync))
+    assert members(world, 1, 0) == [3]
+    assert [members(world, 1, 1 + shard) for shard in range(plan.sync_shards)] == by_sync
+
+
 async def test_a_shard_without_results_counts_by_its_refusal_else_as_not_sent(world):
     limited(world, max_requests=5)
     world.requests(15)

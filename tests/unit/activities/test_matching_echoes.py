@@ -56,6 +56,16 @@ def test_where_nearly_alike_requests_and_lines_do_not_match_one_to_one_nothing_i
     assert found == ["like_several_requests"] * len(lines) + [3]
 
 
+def test_requests_whose_lines_came_but_may_be_of_others_are_named():
+    requests = {1: echo("Ax", "a"), 2: echo("Ay", "a"), 3: echo("Ay", "a"), 4: echo("B"), 5: echo("Cx", "c")}
+    requests[6] = echo("Cy", "c")
+    lines = [echo("Ax", "a"), echo("Ax", "a"), echo("B")]
+    echoes = Echoes(requests.items(), [1, 2, 4, 5, 6], lines)
+    assert [echoes.take(line)[0] for line in lines] == [None, None, 4]
+    # Of 5 and 6 no line came at all: they are missing like any other.
+    assert sorted(echoes.untold()) == [1, 2]
+
+
 def test_a_nearly_alike_request_that_has_its_line_by_id_is_reckoned_with():
     requests = {1: echo("Ax", "a"), 2: echo("Ay", "a")}
     assert joined(requests, [echo("As", "a")], [2]) == ["like_several_requests"]

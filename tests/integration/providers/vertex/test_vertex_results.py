@@ -121,6 +121,9 @@ async def test_requests_that_a_server_may_write_alike_are_told_apart_or_not_gues
     else:
         assert report.outcomes == {Outcome.succeeded: 1, Outcome.failed: 2}
         assert [row["reason"] for row in quarantine(world)] == ["like_several_requests"] * 2
+        # Named as such: planning keeps them out of batches from here on.
+        assert report.unanswered == {ErrorClass.missing: 2}
+        assert report.top_errors == [("missing/like_several_requests", 2)]
 
 
 async def test_RP_04_predictions_that_change_while_they_are_read_are_not_mixed(world, emulator, gcs, monkeypatch):
