@@ -34,9 +34,9 @@ def know(*secrets: str | None) -> None:
 
 
 def know_address(url: str | None) -> str | None:
-    """The address, unchanged; a password in it is a secret."""
+    """The address without blanks and line ends around it; a password in it is a secret."""
     know(*_IN_ADDRESS.findall(url or ""))
-    return url
+    return url.strip() if url else url
 
 
 def redacted(text: str) -> str:

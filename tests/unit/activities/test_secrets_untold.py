@@ -4,6 +4,7 @@ import logging
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -222,6 +223,17 @@ def test_what_libraries_quote_is_left_out_though_nobody_knows_the_secret():
     assert "t0ken" not in redacted(told_by_requests + str(quoted[0]) + 'Invalid header value b"t0ken-\'of\\n"')
     assert redacted("refused: Bearer eyJhbGciOiJSUzI1NiIsInR5cCI6Ik") == f"refused: Bearer {HIDDEN}"
     assert redacted("Bearer authentication is needed") == "Bearer authentication is needed"
+
+
+@pytest.mark.parametrize("label", KEYS)
+async def test_a_line_end_after_an_address_is_no_part_of_it(label: str, server: Server):
+    server.seen.clear()
+    name, _, _ = label.partition("/")
+    provider = adapter(label, server)
+    settings = provider._settings  # type: ignore[attr-defined]
+    found = await told(label, lambda: ADAPTERS[name](name, replace(settings, base_url=f"{settings.base_url}\n")))
+    assert [each for each, _, _ in found] == [ErrorClass.account] * 2
+    assert server.seen
 
 
 def test_passwords_in_addresses_are_hidden():

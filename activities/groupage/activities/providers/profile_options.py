@@ -24,7 +24,7 @@ def checked(provider: str, settings: ProviderSettings) -> ProviderSettings:
     A key file ends in a line end, and what is pasted in blanks: they are taken off. Raises ProviderError(account)
     that names the setting, never its value, where more is wrong: HTTP libraries would quote the value in their errors.
     """
-    know_address(settings.base_url)
+    address = know_address(settings.base_url)
     key = read_secret(provider, settings.api_key, "the profile's api_key")
     headers = {}
     for name, value in settings.extra_headers.items():
@@ -34,7 +34,7 @@ def checked(provider: str, settings: ProviderSettings) -> ProviderSettings:
         if not _HEADER_NAME.fullmatch(name):
             raise wrong_settings(provider, f"{told_by} is no name of a header")
         headers[name] = _sendable(provider, value, told_by, _HEADER_VALUE)
-    return replace(settings, api_key=key or None, extra_headers=headers)
+    return replace(settings, base_url=address, api_key=key or None, extra_headers=headers)
 
 
 def read_secret(provider: str, value: str | None, told_by: str) -> str:
