@@ -11,6 +11,7 @@ from groupage.activities.providers.anthropic_errors import translate
 from groupage.activities.providers.call_errors import unsendable
 from groupage.activities.providers.openai_errors import read_object
 from groupage.activities.providers.profile_options import read_secret, secret_of
+from groupage.activities.providers.sdk_loading import load
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
@@ -43,6 +44,7 @@ class AnthropicClient:
 
     def _connect(self) -> "AsyncAnthropic":
         """Where the profile names no key, the SDK looks for one itself: environment, profiles, federation."""
+        load("anthropic")
         import anthropic
 
         settings = self._settings

@@ -30,6 +30,7 @@ from groupage.activities.providers.exact_json import dumps, loads
 from groupage.activities.providers.openai import OpenAIProvider
 from groupage.activities.providers.openai_errors import NO_TOKEN
 from groupage.activities.providers.profile_options import secret_of
+from groupage.activities.providers.sdk_loading import load
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
@@ -84,6 +85,7 @@ class AzureProvider(OpenAIProvider):
     # ----- connecting -----
 
     def _connect(self) -> "AsyncOpenAI":
+        load("openai")
         from openai import AsyncAzureOpenAI, AsyncOpenAI
 
         address, options = read_address(self._settings, self._dialect), self._options

@@ -5,6 +5,7 @@ import threading
 from typing import Any
 
 from groupage.activities.providers.bedrock_options import BedrockOptions, wrong
+from groupage.activities.providers.sdk_loading import load
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas.secrets import know
 
@@ -33,6 +34,7 @@ class Clients:
             return self._made[key]
 
     def _make(self, service: str, read_timeout_s: float) -> Any:
+        load("boto3")
         import boto3  # type: ignore[import-untyped]
         from botocore.config import Config  # type: ignore[import-untyped]
 

@@ -18,6 +18,7 @@ from groupage.activities.providers.compatibility import facts_of
 from groupage.activities.providers.gemini_errors import PieceRefused, answered, connection_error, translate
 from groupage.activities.providers.openai_errors import read_object
 from groupage.activities.providers.profile_options import secret_of
+from groupage.activities.providers.sdk_loading import load
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
@@ -78,6 +79,7 @@ class GeminiClient:
 
     def _connect(self) -> "tuple[httpx2.AsyncClient, genai.Client]":
         try:
+            load("httpx2", "google.genai")
             import httpx2
             from google import genai
         except ModuleNotFoundError as error:

@@ -27,6 +27,7 @@ from groupage.activities.providers.openai_errors import create_failed, read_obje
 from groupage.activities.providers.openai_files import file_name, save_body, tag_of_file
 from groupage.activities.providers.openai_listing import listed
 from groupage.activities.providers.profile_options import checked
+from groupage.activities.providers.sdk_loading import load
 from groupage.activities.providers.sync_replies import failed_call, read_sync, timed_out
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas import BatchStatus, ErrorClass, ProviderLimits
@@ -311,6 +312,7 @@ class OpenAIProvider:
             return self._client
 
     def _connect(self) -> "AsyncOpenAI":
+        load("openai")
         from openai import AsyncOpenAI
 
         base_url, api_key = read_address(self.name, self._settings, self._dialect)

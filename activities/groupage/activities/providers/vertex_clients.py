@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from groupage.activities.providers.sdk_loading import load
 from groupage.activities.providers.vertex_options import VertexOptions, is_loopback, wrong
 from groupage.activities.settings import ProviderSettings
 
@@ -116,6 +117,7 @@ class Clients:
         return session
 
     def _make_storage(self) -> Any:
+        load("google.cloud.storage")
         from google.cloud.storage import Client  # type: ignore[import-untyped]
 
         endpoint = os.environ.get("STORAGE_EMULATOR_HOST", "")

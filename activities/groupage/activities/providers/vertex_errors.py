@@ -22,11 +22,15 @@ from typing import Any, TypeVar
 import orjson
 from groupage.activities.providers.call_errors import NOT_SENT, ambiguous, retry_after_s, unsendable
 from groupage.activities.providers.google_errors import GoogleError, read_error
+from groupage.activities.providers.sdk_loading import load
 from groupage.schemas import BatchError, ErrorClass
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
 
 T = TypeVar("T")
+
+SDK = ("google.cloud.aiplatform_v1.services.job_service", "google.protobuf.json_format")
+"""What every call needs, whatever the data plane."""
 
 _MAYBE_DONE = frozenset({408, 409, 425, 499})
 _ACCOUNT = re.compile(r"does not have (\S+ ){0,6}(permission|access)|permission '?[\w.]+'? denied")
@@ -35,6 +39,7 @@ _ACCOUNT = re.compile(r"does not have (\S+ ){0,6}(permission|access)|permission 
 
 def translated(what: str, work: Callable[[], T]) -> T:
     """Run it; what Google's libraries raise becomes ours. `what` says what was tried."""
+    load(*SDK)
     try:
         return work()
     except ProviderError:

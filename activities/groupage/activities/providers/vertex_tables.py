@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 import orjson
 from groupage.activities.providers.call_errors import not_of_shape
-from groupage.activities.providers.vertex_errors import translate
+from groupage.activities.providers.sdk_loading import load
+from groupage.activities.providers.vertex_errors import SDK, translate
 from groupage.activities.threads import check
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
@@ -64,6 +65,7 @@ _REASONS = {
 
 def called(what: str, work: Callable[[], T]) -> T:
     """Run it; what BigQuery's client raises becomes a ProviderError. `what` says what was tried."""
+    load(*SDK, "google.cloud.bigquery", "google.resumable_media.requests")
     from google.api_core.exceptions import RetryError, from_http_response
     from google.resumable_media import InvalidResponse
 

@@ -1,0 +1,62 @@
+"""SDKs are imported by one thread at a time: Google's broke where several shards began at once."""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from groupage.activities.providers import sdk_loading
+
+BEGINNERS = """
+    import sys, threading
+    from groupage.activities.providers.vertex_errors import translated
+    from groupage.activities.providers.vertex_tables import called
+
+    sys.setswitchinterval(1e-6)
+    wrong = []
+
+    def jobs():
+        from google.cloud.aiplatform_v1.services.job_service import JobServiceClient
+        from google.cloud.aiplatform_v1.types import BatchPredictionJob
+
+    def tables():
+        from google.cloud import bigquery
+
+    def begin(run, work):
+        try:
+            run("a call", work)
+        except BaseException as error:
+            wrong.append(repr(error))
+
+    threads = [threading.Thread(target=begin, args=pair) for pair in [(translated, jobs), (called, tables)] * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sys.exit("; ".join(wrong) or 0)
+"""
+
+
+@pytest.mark.timeout(120)
+def test_calls_that_begin_at_once_load_googles_packages_one_after_the_other() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(BEGINNERS)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_failed_to_load_is_loaded_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "shaky_sdk"
+    package.mkdir()
+    (package / "__init__.py").write_text("from shaky_sdk import core\n")
+    (package / "core.py").write_text(
+        "import pathlib\nif not pathlib.Path(__file__).with_name('ready').exists():\n    raise SystemError('not yet')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(SystemError, match="not yet"):
+        sdk_loading.load("shaky_sdk")
+    assert not [name for name in sys.modules if name.startswith("shaky_sdk")], "nothing half made stays behind"
+    (package / "ready").touch()
+    sdk_loading.load("shaky_sdk")
+    assert "shaky_sdk.core" in sys.modules
