@@ -1,8 +1,6 @@
 """Commands that stay: worker, dev, emulator."""
 
 import asyncio
-import runpy
-import sys
 from collections.abc import Sequence
 
 from groupage.cli.console import Console
@@ -74,9 +72,9 @@ async def _serve(settings: Settings, plan: WorkerPlan | None, console: Console) 
 
 def run_emulator(arguments: Sequence[str]) -> int:
     """Hand over to `python -m groupage.emulator`."""
-    sys.argv = ["groupage emulator", *arguments]
+    from groupage.emulator.__main__ import main
+
     try:
-        runpy.run_module("groupage.emulator", run_name="__main__")
+        return main(list(arguments))
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    return 0
