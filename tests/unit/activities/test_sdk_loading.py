@@ -3,7 +3,10 @@
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from groupage.activities.providers import sdk_loading
@@ -44,6 +47,27 @@ def test_calls_that_begin_at_once_load_googles_packages_one_after_the_other() ->
         [sys.executable, "-c", textwrap.dedent(BEGINNERS)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_no_two_threads_import_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    importing, most = [0], [0]
+
+    def slow(name: str) -> ModuleType:
+        importing[0] += 1
+        most[0] = max(most[0], importing[0])
+        time.sleep(0.05)
+        importing[0] -= 1
+        return ModuleType(name)
+
+    monkeypatch.setattr(sdk_loading, "_loaded", set())
+    monkeypatch.setattr(sdk_loading.importlib, "import_module", slow)
+    threads = [threading.Thread(target=sdk_loading.load, args=(f"sdk_{number % 2}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1]
+    assert sdk_loading._loaded == {"sdk_0", "sdk_1"}
 
 
 def test_what_failed_to_load_is_loaded_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
