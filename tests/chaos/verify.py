@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from groupage.schemas import ErrorClass, Outcome, Result
+from groupage.schemas.ids import decode_tag
 from pydantic import ValidationError
 
 from tests.chaos.evidence import Evidence
@@ -245,12 +246,19 @@ def _late_batches(evidence: Evidence) -> set[str]:
     """Batches that ended after the job had: it names them or their shards, and a late report tells what they cost."""
     named = " ".join((evidence.summary or {}).get("left_behind", ()))
     reports = [json.loads(data) for name, data in evidence.objects.items() if "/late/" in name]
-    return {
-        report["batch_id"]
+    told = [
+        report
         for report in reports
         if (report["batch_id"] in named or f"shard {report['round']}-{report['shard']} " in named)
         and Decimal(report["waste_usd"]) > 0
-    }
+    ]
+    ids = {report["batch_id"] for report in told}
+    if ids <= {batch["id"] for batch in evidence.batches}:
+        return ids
+    # Some APIs give a batch a longer name than the emulator's own: there the tag tells whose it is.
+    places = {(report["round"], report["shard"]) for report in told}
+    tags = {batch["id"]: decode_tag(tag_of(batch)) for batch in evidence.batches}
+    return ids | {id_ for id_, tag in tags.items() if tag and tag[1:] in places}
 
 
 def _told(rows: list[dict[str, Any]]) -> str:

@@ -321,6 +321,18 @@ def test_a_late_batch_is_explained_only_if_the_job_names_it_and_its_cost_is_on_r
     assert run.broken() == set()
 
 
+@pytest.mark.parametrize(("shard", "broken"), [(0, set()), (1, {Broken.paid_twice})])
+def test_a_late_batch_is_known_by_its_tag_where_its_name_is_not_the_emulators_id(shard, broken):
+    run = Run()
+    run.questions[0] |= SYNC
+    run.questions.append(paid(run.lines[0], batch_id="gemini_late"))
+    run.batches.append(batch("gemini_late", OTHER_TAG, status="cancelled"))
+    run.summary["left_behind"] = ["batch batches/late0815 had not ended"]
+    report = {"batch_id": "batches/late0815", "round": 1, "shard": shard, "waste_usd": "0.1"}
+    run.evidence_changes["objects"] = run.evidence().objects | {"t/jobs/k/late/1.json": json.dumps(report).encode()}
+    assert run.broken() == broken
+
+
 def test_a_file_that_the_summary_names_is_explained():
     run = Run()
     run.evidence_changes["files"] = [FILE]
