@@ -245,7 +245,7 @@ def _waste_of(evidence: Evidence) -> dict[int, Decimal]:
 def _late_batches(evidence: Evidence) -> set[str]:
     """Batches that ended after the job had: it names them or their shards, and a late report tells what they cost."""
     named = " ".join((evidence.summary or {}).get("left_behind", ()))
-    reports = [json.loads(data) for name, data in evidence.objects.items() if "/late/" in name]
+    reports = [json.loads(data) for name, data in evidence.objects.items() if name.startswith("late/")]
     told = [
         report
         for report in reports

@@ -315,7 +315,7 @@ def test_a_late_batch_is_explained_only_if_the_job_names_it_and_its_cost_is_on_r
     run.summary["left_behind"] = ["batch batch_late of shard 0-0 had not ended"]
     assert run.broken() == {Broken.paid_twice}
     objects = run.evidence().objects | {
-        "t/jobs/k/late/0-0.json": b'{"batch_id":"batch_late","round":0,"shard":0,"waste_usd":"0.1"}'
+        "late/0-0.json": b'{"batch_id":"batch_late","round":0,"shard":0,"waste_usd":"0.1"}'
     }
     run.evidence_changes["objects"] = objects
     assert run.broken() == set()
@@ -329,7 +329,7 @@ def test_a_late_batch_is_known_by_its_tag_where_its_name_is_not_the_emulators_id
     run.batches.append(batch("gemini_late", OTHER_TAG, status="cancelled"))
     run.summary["left_behind"] = ["batch batches/late0815 had not ended"]
     report = {"batch_id": "batches/late0815", "round": 1, "shard": shard, "waste_usd": "0.1"}
-    run.evidence_changes["objects"] = run.evidence().objects | {"t/jobs/k/late/1.json": json.dumps(report).encode()}
+    run.evidence_changes["objects"] = run.evidence().objects | {"late/1-0.json": json.dumps(report).encode()}
     assert run.broken() == broken
 
 
