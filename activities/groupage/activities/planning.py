@@ -306,22 +306,25 @@ class _Planner:
         why = (
             f"the provider takes {limit} a line" if rendered > limit else "refused as too large for a batch of its own"
         )
-        return ResultLine(
-            index,
-            Outcome.failed,
-            self._call.job.provider,
-            Route.batch,
-            self._call.round,
-            at,
-            error_class=ErrorClass.too_large,
-            code="line_too_large",
-            message=f"input line {int(row['line'])}: {rendered} bytes as sent, {why}",
-            model=group.model,
+        message = f"input line {int(row['line'])}: {rendered} bytes as sent, {why}"
+        return self._unplanned(
+            index, at, group.model, error_class=ErrorClass.too_large, code="line_too_large", message=message
         )
 
     def _too_few(self, index: int, row: np.void, at: datetime) -> ResultLine:
         """Nothing is wrong with the request: with others left over as well it may find its batch in a later round."""
         group = self._groups[int(row["group"])]
+        message = (
+            f"{self._call.job.provider} takes no batch of fewer than {group.limits.min_requests} requests, "
+            "too few are left, and the policy says never to send by sync (escalate)"
+        )
+        return self._unplanned(
+            index, at, group.model, error_class=ErrorClass.not_sent, code="below_minimum", message=message
+        )
+
+    def _unplanned(
+        self, index: int, at: datetime, model: str, *, error_class: ErrorClass, code: str, message: str
+    ) -> ResultLine:
         return ResultLine(
             index,
             Outcome.failed,
@@ -329,13 +332,10 @@ class _Planner:
             Route.batch,
             self._call.round,
             at,
-            error_class=ErrorClass.not_sent,
-            code="below_minimum",
-            message=(
-                f"{self._call.job.provider} takes no batch of fewer than {group.limits.min_requests} requests, "
-                "too few are left, and the policy says never to send by sync (escalate)"
-            ),
-            model=group.model,
+            error_class=error_class,
+            code=code,
+            message=message,
+            model=model,
         )
 
     def _rows(self, route: int) -> Iterator[tuple[int, Draft]]:

@@ -28,7 +28,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
 
 @pytest.fixture
 def record() -> Record:
-    raise NotImplementedError("a folder's conftest, or a parameter, says of which provider its tests are")
+    pytest.fail("a folder's conftest, or a parameter, says of which provider its tests are")
 
 
 @pytest.fixture
