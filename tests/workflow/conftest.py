@@ -152,16 +152,17 @@ HARMLESS = {
 
 
 def task_failures(history: WorkflowHistory) -> list[int]:
-    """Causes of the failed workflow tasks."""
+    """Causes of the failed workflow tasks, but the harmless ones: on a busy machine these can come in any job."""
     failed = [e for e in history.events if e.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED]
-    return [event.workflow_task_failed_event_attributes.cause for event in failed]
+    causes = [event.workflow_task_failed_event_attributes.cause for event in failed]
+    return [cause for cause in causes if cause not in HARMLESS]
 
 
 def check_histories(histories: Sequence[WorkflowHistory]) -> None:
     """What holds for every job of every test."""
     for history in histories:
         assert max(payload_sizes(history)) <= PAYLOAD_MAX_BYTES
-        assert not [cause for cause in task_failures(history) if cause not in HARMLESS]
+        assert not task_failures(history)
     for before, after in pairwise(published_states(histories)):
         assert after in JOB_TRANSITIONS[before], f"{before} -> {after}"
 

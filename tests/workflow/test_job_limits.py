@@ -7,7 +7,7 @@ from groupage.schemas.limits import PAYLOAD_MAX_BYTES
 from groupage.schemas.signals import SIGNAL_SHARD_DONE, UPDATE_CANCEL
 from temporalio.api.enums.v1 import EventType
 
-from tests.workflow.conftest import Jobs, count, payload_sizes, serving, time_skipping
+from tests.workflow.conftest import Jobs, payload_sizes, serving, task_failures, time_skipping
 from tests.workflow.world import Script, World
 
 DAY = 86_400.0
@@ -49,7 +49,7 @@ async def test_TE_02_a_wide_window_starts_its_shards_in_small_tasks(jobs, world)
     handle = await jobs.start(policy=JobPolicy(window=120, poll="15m"))
     assert (await handle.result()).state is JobState.completed
     history = await handle.fetch_history()
-    assert count(history, EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED) == 0
+    assert not task_failures(history)
     in_a_task, highest = 0, 0
     for event in history.events:
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
