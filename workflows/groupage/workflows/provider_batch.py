@@ -8,25 +8,20 @@ import asyncio
 from datetime import datetime, timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, FailureError
+from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
-    from groupage.schemas import BatchError, BatchPhase, BatchStatus, ErrorClass, Message, ShardReport
+    from groupage.schemas import BatchError, BatchPhase, BatchStatus, ErrorClass, ShardReport
     from groupage.schemas.activity_calls import (
         AWAIT_BATCH,
-        CANCEL_BATCH,
-        CLEAN_UP_BATCH,
         COLLECT_BATCH,
         DISK_FULL,
         SUBMIT_BATCH,
         AwaitBatch,
-        CancelBatch,
-        CleanUpBatch,
         CollectBatch,
         SubmitBatch,
         SubmittedBatch,
     )
-    from groupage.schemas.ids import job_workflow_id
     from groupage.schemas.signals import (
         PROVIDER_BATCH,
         SIGNAL_SHARD_DONE,
@@ -39,7 +34,15 @@ with workflow.unsafe.imports_passed_through():
     from groupage.workflows.calls import failure_of, start
     from groupage.workflows.policy.quota import ATTEMPTS, pause_s
     from groupage.workflows.policy.troubles import needs_a_person
-    from groupage.workflows.shard_reports import needed_harvest, needs_harvest, not_run, refused_for_quota, unsettled
+    from groupage.workflows.shard_calls import cancel_batch, clean_up_batch, tell_job
+    from groupage.workflows.shard_reports import (
+        gone,
+        needed_harvest,
+        needs_harvest,
+        not_run,
+        refused_for_quota,
+        unsettled,
+    )
 
 _CUT_SHORT_S = 60.0
 """How long a submission under way may still end by itself after `stop`, at most."""
@@ -195,7 +198,7 @@ class ProviderBatch:
                     return None
                 failure = failure_of(error)
                 if failure.error_class is ErrorClass.missing:
-                    return self._gone(submitted.batch_id, failure)
+                    return gone(self._shard, submitted.batch_id, failure)
                 # "Cannot see" is not "failed" (docs/cases.md PO-03): a revoked key may come back.
                 if failure.error_class is ErrorClass.account and not self._troubled:
                     await self._trouble(failure)
@@ -207,11 +210,6 @@ class ProviderBatch:
                     return status
                 await self._trouble(None)
         return None
-
-    def _gone(self, batch_id: str, failure: BatchError) -> BatchStatus:
-        return BatchStatus(
-            batch_id=batch_id, tag=self._shard.tag, phase=BatchPhase.failed, raw_state="not found", error=failure
-        )
 
     async def _pause(self, failure: BatchError, *, heed_stop: bool = True) -> bool:
         """Wait before the next try, at most until `stop`; False once all tries are used up."""
@@ -237,7 +235,7 @@ class ProviderBatch:
         assert self._stop is not None
         reason = self._stop.reason
         self._say("Stopping", f"{reason}; waiting up to {self._stop.settle_s:.0f} s for the batch to end")
-        status = await self._cancel(batch_id, timedelta(seconds=max(1.0, self._settle_left_s())))
+        status = await cancel_batch(self._shard, batch_id, timedelta(seconds=max(1.0, self._settle_left_s())))
         if status is None and not batch_id and workflow.patched("wait-out-doubt"):
             status = await self._doubt_over()
         accepted = status is not None
@@ -263,18 +261,7 @@ class ProviderBatch:
             "In doubt", "it is not known yet whether a batch was made; the job goes on, the answers would be waste"
         )
         await self._report(unsettled(self._shard, self._requests, "", self._stop.reason))
-        return await self._cancel("", _LATE_WAIT)
-
-    async def _cancel(self, batch_id: str, within: timedelta) -> BatchStatus | None:
-        """What the provider says after it was told to cancel; None if it did not answer in time."""
-        argument = CancelBatch(shard=self._shard, batch_id=batch_id)
-        try:
-            return await start(
-                CANCEL_BATCH, argument, summary=f"cancel {batch_id or self._shard.tag}", schedule_to_close=within
-            )
-        except ActivityError as error:
-            workflow.logger.warning("%s could not be cancelled: %s", self._shard.tag, failure_of(error).message)
-            return None
+        return await cancel_batch(self._shard, "", _LATE_WAIT)
 
     async def _settle(self, batch_id: str, submitted_at: datetime, *, accepted: bool) -> BatchStatus | None:
         """The status in which the cancelled batch ended. Reports provisionally if that takes too long."""
@@ -298,13 +285,13 @@ class ProviderBatch:
             self._say("Not settled", f"batch `{batch_id}` goes on at the provider; its late answers are waste")
             await self._report(unsettled(self._shard, self._requests, batch_id, self._stop.reason))
             if not accepted:
-                await self._cancel(batch_id, _LATE_WAIT)
+                await cancel_batch(self._shard, batch_id, _LATE_WAIT)
         try:
             return await handle
         except ActivityError as error:
             failure = failure_of(error)
             workflow.logger.warning("%s was never seen to end: %s", self._shard.tag, failure.message)
-            return self._gone(batch_id, failure) if failure.error_class is ErrorClass.missing else None
+            return gone(self._shard, batch_id, failure) if failure.error_class is ErrorClass.missing else None
 
     def _settle_left_s(self) -> float:
         assert self._stop is not None
@@ -358,7 +345,10 @@ class ProviderBatch:
             await self._report(report)
             self._say("Done", report.phase)
             return report
-        _, left_behind = await asyncio.gather(self._report(report), self._clean_up(report.batch_id))
+        self._say("Cleaning up", f"deleting {len(self._files)} files at the provider")
+        _, left_behind = await asyncio.gather(
+            self._report(report), clean_up_batch(self._shard, report.batch_id, self._files)
+        )
         if left_behind:
             report = report.model_copy(update={"left_behind": [*report.left_behind, *left_behind]})
             await self._report(report)
@@ -366,8 +356,8 @@ class ProviderBatch:
         return report
 
     async def _report(self, report: ShardReport) -> None:
-        """Tell the job, whichever run of it is alive. A job that has ended needs no report: it is our result as well."""
-        await self._signal(SIGNAL_SHARD_DONE, report)
+        """Tell the job. One that has ended needs no report: it is our result as well."""
+        await tell_job(self._shard, SIGNAL_SHARD_DONE, report)
 
     async def _trouble(self, error: BatchError | None) -> None:
         """Show what passes only when a person acts, once, and that it is over; a report says so as well."""
@@ -375,25 +365,7 @@ class ProviderBatch:
             return
         self._troubled = error is not None
         shard = self._shard
-        await self._signal(SIGNAL_SHARD_TROUBLE, ShardTrouble(round=shard.round, shard=shard.shard, error=error))
-
-    async def _signal(self, name: str, message: Message) -> None:
-        job = self._shard.job
-        handle = workflow.get_external_workflow_handle(job_workflow_id(job.tenant, job.key))
-        try:
-            await handle.signal(name, message)
-        except FailureError as error:
-            workflow.logger.info("%s: the job did not take %s: %s", self._shard.tag, name, error.message)
-
-    async def _clean_up(self, batch_id: str) -> list[str]:
-        self._say("Cleaning up", f"deleting {len(self._files)} files at the provider")
-        argument = CleanUpBatch(shard=self._shard, batch_id=batch_id, files=self._files)
-        try:
-            cleaned = await start(CLEAN_UP_BATCH, argument, summary=f"delete {len(self._files)} files")
-        except ActivityError as error:
-            workflow.logger.warning("%s was not cleaned up: %s", self._shard.tag, failure_of(error).message)
-            return self._files
-        return cleaned.left_behind
+        await tell_job(shard, SIGNAL_SHARD_TROUBLE, ShardTrouble(round=shard.round, shard=shard.shard, error=error))
 
     def _keep(self, files: list[str]) -> None:
         """Remember files that have to be deleted, each once, in the order seen."""

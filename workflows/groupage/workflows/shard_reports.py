@@ -1,4 +1,4 @@
-"""Reports of shards that no collecting made, and what the end of a provider batch calls for."""
+"""Reports and states of shards that no collecting made, and what the end of a provider batch calls for."""
 
 from groupage.schemas import BatchError, BatchPhase, BatchStatus, ErrorClass, Outcome, Route, ShardReport
 from groupage.schemas.batches import ShardRef
@@ -59,6 +59,11 @@ def lost(shard: ShardRef, requests: int, message: str) -> ShardReport:
     """The workflow of the shard is gone, and starting it again did not help."""
     error = BatchError(error_class=ErrorClass.transient, code="lost", message=message[:FAILURE_MESSAGE_MAX])
     return not_run(shard, requests, message, error=error, phase=BatchPhase.unknown)
+
+
+def gone(shard: ShardRef, batch_id: str, failure: BatchError) -> BatchStatus:
+    """The provider does not know the batch any more: it ended in failure, as far as anyone can tell."""
+    return BatchStatus(batch_id=batch_id, tag=shard.tag, phase=BatchPhase.failed, raw_state="not found", error=failure)
 
 
 def _has_lines(status: BatchStatus) -> bool:
