@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import zstandard
 from groupage.activities.answers import read_batch_line
 from groupage.activities.collecting import Limits, collect_batch
 from groupage.activities.planning import plan_round
@@ -29,6 +30,7 @@ from groupage.schemas import (
 from groupage.schemas.activity_calls import CollectBatch, PlanRound, PreparedJob, PrepareJob
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.ids import wire_id
+from groupage.store import keys
 from groupage.store.objects import Store
 from groupage.store.rows import OUTCOMES, RowTable
 from groupage.store.shard_results import read_shard_rows
@@ -175,6 +177,11 @@ class World:
         call = PlanRound(job=self.job, round=round_, **options)
         return plan_round(self.store, self.provider, call, self.spool, never())
 
+    def one_shard(self, count: int) -> None:
+        """A job of so many requests, planned as one batch."""
+        self.requests(count)
+        assert self.plan().batch_shards == 1
+
     def shard(self, round_: int = 0, shard: int = 0) -> ShardRef:
         return ShardRef(job=self.job, round=round_, shard=shard)
 
@@ -198,6 +205,11 @@ class World:
         )
         limits = Limits(self.spool, timedelta(minutes=15), pause_s=0.0)
         return await collect_batch(self.store, self.provider, call, limits)  # type: ignore[arg-type]
+
+    def received(self, name: str) -> bytes:
+        """What is kept of the first shard's batch as it came."""
+        packed = self.store.get(keys.shard_object(self.job.tenant, self.job.key, 0, 0, name))
+        return zstandard.ZstdDecompressor().decompressobj().decompress(packed)
 
     def rows(self, round_: int = 0, shard: int = 0) -> RowTable:
         table = read_shard_rows(self.store, self.job.tenant, self.job.key, round_, shard)
