@@ -56,6 +56,11 @@ RESULT_ROW: np.dtype[Any] = np.dtype(
 """size: bytes of the fragment (or of the result line), newline included; code and model: positions in
 the table's lists; cost, sync_cost, waste: nano-dollars; produced_at: microseconds since 1970, UTC."""
 
+RESULT_BYTES = struct.Struct(
+    "<" + "".join({"u1": "B", "u2": "H", "u4": "I", "i8": "q"}[c[1][1:]] for c in RESULT_ROW.descr)
+)
+"""A RESULT_ROW from its values, at a third of what numpy takes for one."""
+
 FLAG_USAGE = 1
 """The usage columns are known (zero is a number, not a gap)."""
 FLAG_COST = 2

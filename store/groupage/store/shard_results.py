@@ -21,12 +21,14 @@ from groupage.schemas import ErrorClass, Message, Outcome, Route, Usage
 from groupage.schemas.errors import StoreError
 from groupage.store import keys
 from groupage.store.objects import Store
-from groupage.store.results import ResultLine, encode_fragment, make_rows, result_row
+from groupage.store.results import ResultLine, encode_fragment, result_row
 from groupage.store.rows import (
     ANSWERED_MAX,
     ERROR_CLASSES,
     FLAG_ESTIMATED,
     OUTCOMES,
+    RESULT_BYTES,
+    RESULT_ROW,
     ROUTES,
     Indices,
     Names,
@@ -95,7 +97,7 @@ class ShardResultWriter:
         self._codes = Names()
         self._models = Names()
         self._codes.code("")
-        self._tuples: list[tuple[int, ...]] = []
+        self._held = bytearray()
         self._rows: list[Rows] = []
 
     def __enter__(self) -> Self:
@@ -110,18 +112,16 @@ class ShardResultWriter:
     def add(self, line: ResultLine) -> None:
         """One result. Several of one index are fine: an answered one beats the others."""
         fragment = encode_fragment(line)
-        self.add_encoded(fragment, result_row(line, len(fragment), self._codes, self._models))
+        self.add_encoded(fragment, RESULT_BYTES.pack(*result_row(line, len(fragment), self._codes, self._models)))
 
     def model_code(self, model: str) -> int:
         """The number that stands for a model in rows of this writer."""
         return self._models.code(model)
 
-    def add_encoded(self, fragment: bytes, row: tuple[int, ...]) -> None:
+    def add_encoded(self, fragment: bytes, row: bytes) -> None:
         """One result that is encoded already: its fragment and its RESULT_ROW."""
-        self._tuples.append(row)
+        self._held += row
         self._spool.write(fragment)
-        if len(self._tuples) >= 4096:
-            self._pack()
 
     def add_table(self, table: RowTable, data: bytes | memoryview) -> None:
         """Rows and their fragments as another writer made them (compaction of parts)."""
@@ -143,7 +143,7 @@ class ShardResultWriter:
         was first, its results.
         """
         self._pack()
-        rows = np.concatenate(self._rows) if self._rows else make_rows([])
+        rows = np.concatenate(self._rows) if self._rows else np.empty(0, RESULT_ROW)
         starts = np.cumsum(rows["size"], dtype=np.int64) - rows["size"]
         rows, starts, duplicates = _resolve(rows, starts)
         data = self._folder / "data"
@@ -171,9 +171,9 @@ class ShardResultWriter:
         return first
 
     def _pack(self) -> None:
-        if self._tuples:
-            self._rows.append(make_rows(self._tuples))
-            self._tuples = []
+        if self._held:
+            self._rows.append(np.frombuffer(self._held, dtype=RESULT_ROW))
+            self._held = bytearray()
 
     def _write_data(self, path: Path, rows: Rows, starts: np.ndarray[Any, np.dtype[np.int64]]) -> "hashlib._Hash":
         """Fragments in index order, in frames of about BLOCK_BYTES; returns the hash of what was written."""

@@ -18,7 +18,7 @@ from groupage.activities.pricing import PriceBook
 from groupage.schemas import Route
 from groupage.schemas.ids import wire_id
 from groupage.store.results import ResultLine, encode_fragment, result_row
-from groupage.store.rows import Names
+from groupage.store.rows import RESULT_BYTES, Names
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,9 +44,9 @@ class Recorder:
         fragment = encode_fragment(line)
         self._keep(fragment, result_row(line, len(fragment), self.codes, self.models))
 
-    def add_encoded(self, fragment: bytes, row: tuple[int, ...]) -> None:
+    def add_encoded(self, fragment: bytes, row: bytes) -> None:
         self.short += 1
-        self._keep(fragment, row)
+        self._keep(fragment, RESULT_BYTES.unpack(row))
 
     def _keep(self, fragment: bytes, row: tuple[int, ...]) -> None:
         # The model's number may differ, its name not.
