@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import cast
 
 from groupage.activities.failures import waiting
-from groupage.activities.intents import IntentLog, read_log, settled_at
+from groupage.activities.intents import IntentLog, Window, read_log, settled_at
 from groupage.activities.providers.base import BatchProvider, Doubt, UntaggedProvider, traits_of
 from groupage.activities.registry import Context
 from groupage.activities.turns import account_of, made_by_others
@@ -43,6 +43,15 @@ async def look(
         return None, []
     chosen = next((batch for batch in found if batch.batch_id == log.created_id), found[0])
     return chosen, [batch for batch in found if batch is not chosen]
+
+
+def still_unknown(shard: ShardRef, at: datetime, window: Window) -> Exception:
+    """What is raised while nobody can know whether a batch was made: look again in a while."""
+    left = max(0.0, (at - datetime.now(UTC)).total_seconds())
+    return waiting(
+        f"it is not known yet whether {shard.tag} was submitted; proven by {at:%H:%M:%S} UTC",
+        delay_s=min(left + 0.1, max(1.0, window.window_s / 10)),
+    )
 
 
 async def look_in_listing(context: Context, request: AwaitBatch) -> BatchStatus | None:

@@ -28,13 +28,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from groupage.activities.failures import batch_error, retried, waiting
+from groupage.activities.failures import batch_error, retried
 from groupage.activities.heartbeat import heartbeating
 from groupage.activities.intents import (
     Intent,
     IntentEnd,
     IntentLog,
-    Window,
     claim,
     new_intent,
     put_end,
@@ -43,14 +42,14 @@ from groupage.activities.intents import (
     superseded,
 )
 from groupage.activities.late import read_report
-from groupage.activities.looking import cancel_others, look
+from groupage.activities.looking import cancel_others, look, still_unknown
 from groupage.activities.providers.base import BatchProvider, Submission, traits_of
 from groupage.activities.refusals import NOT_FOUND_ATTEMPTS, REFUSED, is_refusal, upload_failed
 from groupage.activities.registry import Context
 from groupage.activities.rendering import render_shard
 from groupage.activities.sweep import BATCH, free_files, note_token
 from groupage.activities.threads import in_thread
-from groupage.activities.turns import Turn, account_of, busy_until, end_turn, keep_turn_until, take_turn
+from groupage.activities.turns import account_of, busy_until, end_turn, keep_turn_until, not_our_turn, wait_for_turn
 from groupage.schemas import (
     BatchError,
     BatchPhase,
@@ -70,10 +69,6 @@ from groupage.store.shards import count_answered, read_shard_plan
 from temporalio import activity
 
 UPLOAD = "upload.json"
-
-TURN_PAUSE_S = 0.5
-TURN_WAIT_S = 120.0
-"""How long a rendered shard waits for its account's turn before it is rendered again another time."""
 
 
 class UploadMark(Message):
@@ -214,7 +209,7 @@ class _Attempt:
         if not traits_of(self.provider).tags:
             busy = await asyncio.to_thread(busy_until, self.context.store, account_of(self.shard.job), _now())
             if busy is not None:
-                raise self._not_our_turn(busy)
+                raise not_our_turn(self.shard.tag, busy)
         spool = self.context.settings.spool_dir
         if spool is not None:
             spool.mkdir(parents=True, exist_ok=True)
@@ -268,8 +263,10 @@ class _Attempt:
     async def _create(self, log: IntentLog, submission: Submission, files: list[str]) -> SubmittedBatch:
         if traits_of(self.provider).tags:
             return await self._create_now(log, submission, files)
-        turn = await self._our_turn()
         account = account_of(self.shard.job)
+        self.step.set("waiting for the account's turn")
+        hold = timedelta(seconds=self.window.longest_s)
+        turn = await wait_for_turn(self.context.store, account, self.shard.tag, hold)
         try:
             made = await self._create_now(log, submission, files)
         except AmbiguousCreate:
@@ -282,25 +279,6 @@ class _Attempt:
             raise
         await asyncio.to_thread(end_turn, self.context.store, account, turn, _now(), made.batch_id)
         return made
-
-    async def _our_turn(self) -> Turn:
-        """Wait until no other create of the account is under way or in doubt, and take the turn."""
-        store, account = self.context.store, account_of(self.shard.job)
-        hold = timedelta(seconds=self.window.longest_s)
-        give_up_at = _now() + timedelta(seconds=TURN_WAIT_S)
-        self.step.set("waiting for the account's turn")
-        while True:
-            turn = await asyncio.to_thread(take_turn, store, account, self.shard.tag, _now(), hold)
-            if isinstance(turn, Turn):
-                return turn
-            if _now() > give_up_at:
-                raise self._not_our_turn(turn)
-            await asyncio.sleep(TURN_PAUSE_S)
-
-    def _not_our_turn(self, busy: datetime) -> Exception:
-        left = max(0.0, (busy - _now()).total_seconds())
-        message = f"another create of the account is under way, or in doubt until {busy:%H:%M:%S} UTC"
-        return waiting(f"{self.shard.tag} waits: {message}", delay_s=min(left + 0.1, 5.0))
 
     async def _create_now(self, log: IntentLog, submission: Submission, files: list[str]) -> SubmittedBatch:
         store, shard = self.context.store, self.shard
@@ -396,15 +374,6 @@ async def _to_its_end(work: Coroutine[Any, Any, SubmittedBatch]) -> SubmittedBat
         if task.cancelled() or task.exception() is not None:
             raise
         return task.result()
-
-
-def still_unknown(shard: ShardRef, at: datetime, window: Window) -> Exception:
-    """What is raised while nobody can know whether a batch was made: look again in a while."""
-    left = max(0.0, (at - _now()).total_seconds())
-    return waiting(
-        f"it is not known yet whether {shard.tag} was submitted; proven by {at:%H:%M:%S} UTC",
-        delay_s=min(left + 0.1, max(1.0, window.window_s / 10)),
-    )
 
 
 def _now() -> datetime:

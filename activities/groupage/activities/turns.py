@@ -11,14 +11,22 @@ A turn without an end lasts until its doubt is over (`until`): whoever holds it 
 mix-ups rare, custom ids decide (promise 5): so a lease that is overtaken by a suspended process does no harm.
 """
 
+import asyncio
 import uuid
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
+from groupage.activities.failures import waiting
 from groupage.schemas import JobRef, Message
 from groupage.store.objects import Store
 
 KEPT = 500
 """Turns that are kept: more creates than any doubt lasts, and still one page of a listing."""
+
+PAUSE_S = 0.5
+"""Between two tries to take the turn."""
+
+WAIT_S = 120.0
+"""How long a rendered shard waits for its account's turn before it is rendered again another time."""
 
 
 class Turn(Message):
@@ -66,6 +74,28 @@ def take_turn(store: Store, account: str, tag: str, at: datetime, hold: timedelt
         return at + hold
     _forget(store, account, [number for number in numbers if number <= turn.number - KEPT])
     return turn
+
+
+async def wait_for_turn(store: Store, account: str, tag: str, hold: timedelta) -> Turn:
+    """Wait until no other create of the account is under way or in doubt, and take the turn for `hold` at most.
+
+    Raises StoreError, and `waiting` where that lasts too long.
+    """
+    give_up_at = datetime.now(UTC) + timedelta(seconds=WAIT_S)
+    while True:
+        turn = await asyncio.to_thread(take_turn, store, account, tag, datetime.now(UTC), hold)
+        if isinstance(turn, Turn):
+            return turn
+        if datetime.now(UTC) > give_up_at:
+            raise not_our_turn(tag, turn)
+        await asyncio.sleep(PAUSE_S)
+
+
+def not_our_turn(tag: str, busy: datetime) -> Exception:
+    """What is raised while another holds the turn, until `busy` at most: come back in a moment."""
+    left_s = max(0.0, (busy - datetime.now(UTC)).total_seconds())
+    message = f"another create of the account is under way, or in doubt until {busy:%H:%M:%S} UTC"
+    return waiting(f"{tag} waits: {message}", delay_s=min(left_s + 0.1, 5.0))
 
 
 def end_turn(store: Store, account: str, turn: Turn, at: datetime, batch_id: str) -> None:

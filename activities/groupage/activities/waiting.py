@@ -13,10 +13,9 @@ from groupage.activities.failures import RETRY_DELAY_MAX_S, retried, waiting
 from groupage.activities.heartbeat import heartbeating
 from groupage.activities.intents import claim, new_intent, read_log, settled_at
 from groupage.activities.late import read_report
-from groupage.activities.looking import cancel_others, look, look_in_listing
+from groupage.activities.looking import cancel_others, look, look_in_listing, still_unknown
 from groupage.activities.refusals import keep_refusal
 from groupage.activities.registry import Context
-from groupage.activities.submission import still_unknown
 from groupage.activities.sweep import read_submitted
 from groupage.schemas import BatchError, BatchPhase, BatchStatus, ErrorClass, Message, ShardRef
 from groupage.schemas.activity_calls import AwaitBatch, CancelBatch, Progress, ReadProgress
