@@ -14,7 +14,8 @@ from groupage.schemas import BatchError, BatchPhase, CancelInput, DecideInput, D
 from groupage.schemas.signals import UPDATE_CANCEL, UPDATE_DECIDE
 
 from tests.workflow.conftest import Jobs, serving, time_skipping
-from tests.workflow.world import Script, World
+from tests.workflow.scripted_batch import Script
+from tests.workflow.world import World
 
 HISTORIES = Path(__file__).parent / "histories"
 DAY = 86_400.0

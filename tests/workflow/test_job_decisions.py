@@ -9,7 +9,7 @@ from groupage.schemas.signals import UPDATE_DECIDE
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.common import SearchAttributeKey
 
-from tests.workflow.world import Script
+from tests.workflow.scripted_batch import Script
 
 MOSTLY_INVALID = Script(answers=2, rest=ErrorClass.invalid, turnaround_s=60)
 ACCOUNT = BatchError(error_class=ErrorClass.account, code="insufficient_quota", message="out of credit")

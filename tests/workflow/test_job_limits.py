@@ -8,7 +8,8 @@ from groupage.schemas.signals import SIGNAL_SHARD_DONE, UPDATE_CANCEL
 from temporalio.api.enums.v1 import EventType
 
 from tests.workflow.conftest import Jobs, payload_sizes, serving, task_failures, time_skipping
-from tests.workflow.world import Script, World
+from tests.workflow.scripted_batch import Script
+from tests.workflow.world import World
 
 DAY = 86_400.0
 SHARD_EVENTS_MAX = 40

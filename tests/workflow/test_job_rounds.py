@@ -24,7 +24,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
 from tests.workflow.conftest import TASK_QUEUE
-from tests.workflow.world import Script
+from tests.workflow.scripted_batch import Script
 
 QUOTA = BatchError(error_class=ErrorClass.quota, code="token_limit_exceeded", message="enqueued token limit reached")
 

@@ -10,7 +10,7 @@ from groupage.workflows.policy.escalation import settle_s
 from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError, CancelledError
 
-from tests.workflow.world import Script
+from tests.workflow.scripted_batch import Script
 
 DAYS = 86_400.0
 

@@ -22,7 +22,8 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from tests.workflow.conftest import Jobs, payload_sizes, serving
-from tests.workflow.world import Script, World
+from tests.workflow.scripted_batch import Script
+from tests.workflow.world import World
 
 KEYS = {"Keyword": SearchAttributeKey.for_keyword, "Datetime": SearchAttributeKey.for_datetime}
 POLICY = JobPolicy(poll="1s")

@@ -8,7 +8,6 @@ how often, what was answered, what was cancelled. Time is the test server's. Beh
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -45,69 +44,11 @@ from groupage.schemas.activity_calls import (
 )
 from groupage.schemas.batches import ShardRef
 from temporalio import activity
-from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.exceptions import ApplicationError
+
+from tests.workflow.scripted_batch import Batch, Script, failure, in_doubt, waiting
 
 TOKEN = "gabcdef-abcdefghijklm"
-
-
-@dataclass
-class Script:
-    """What one provider batch does. `answers` is how many of its requests it answers, None: all.
-
-    `turnaround_s` from submission to its end; `cancel_s` from the cancel call to its end (None: never
-    by itself, it ends at its turnaround). `progress` is the share answered when it is cancelled.
-    """
-
-    turnaround_s: float = 3600.0
-    answers: int | None = None
-    rest: ErrorClass = ErrorClass.expired
-    phase: BatchPhase = BatchPhase.completed
-    error: BatchError | None = None
-    cancel_s: float | None = 1.0
-    progress: float = 0.0
-    refuse: list[BatchError] = field(default_factory=list)
-    """Each submission attempt takes one of these, until there are none left."""
-    submit_s: float = 0.0
-    """Real seconds that submitting takes."""
-    doubt_s: float = 0.0
-    """Server seconds for which nobody can tell whether the create call made a batch."""
-    lost: bool = False
-    """It made none, as turns out at the end of the doubt."""
-    gone: bool = False
-    """The provider does not know its batch any more."""
-    waste: Decimal = Decimal(0)
-
-
-@dataclass
-class Batch:
-    id: str
-    shard: tuple[int, int]
-    script: Script
-    submitted_at: datetime
-    members: list[int]
-    cancelled_at: datetime | None = None
-
-    def ends_at(self) -> datetime:
-        end = self.submitted_at + timedelta(seconds=self.script.turnaround_s)
-        if self.cancelled_at is not None and self.script.cancel_s is not None:
-            end = min(end, self.cancelled_at + timedelta(seconds=self.script.cancel_s))
-        return end
-
-    def in_doubt(self, at: datetime) -> bool:
-        return at < self.submitted_at + timedelta(seconds=self.script.doubt_s)
-
-
-def in_doubt() -> ApplicationError:
-    return ApplicationError(
-        "it is not known yet whether it was submitted",
-        type="waiting",
-        category=ApplicationErrorCategory.BENIGN,
-        next_retry_delay=timedelta(seconds=1),
-    )
-
-
-def failure(error: BatchError) -> ApplicationError:
-    return ApplicationError(error.message, error, type=f"provider.{error.error_class}", non_retryable=True)
 
 
 class World:
@@ -115,6 +56,7 @@ class World:
 
     def __init__(self, now: Callable[[], Any], requests: int = 100, per_shard: int = 10) -> None:
         self._now = now
+        self._scripts: dict[tuple[int, int], Script] = {}
         self.requests = requests
         self.rejected = 0
         self.per_shard = per_shard
@@ -267,7 +209,7 @@ class World:
             if batch.shard == key and batch.id not in argument.not_ids:
                 if batch.in_doubt(await self.now()):
                     raise in_doubt()
-                submitted = self._submitted(batch, adopted=True)
+                submitted = batch.submitted(adopted=True)
                 return submitted.model_copy(update={"report": self.gone.get(key)})
         if script.refuse:
             refusal = script.refuse.pop(0)
@@ -284,51 +226,12 @@ class World:
         self.sent.update(batch.members)
         if batch.in_doubt(now):
             raise in_doubt()
-        return self._submitted(batch, adopted=False)
+        return batch.submitted(adopted=False)
 
     def _script(self, key: tuple[int, int]) -> Script:
-        cache: dict[tuple[int, int], Script] = self.__dict__.setdefault("_scripts", {})
-        if key not in cache:
-            cache[key] = self.script(*key)
-        return cache[key]
-
-    def _submitted(self, batch: Batch, *, adopted: bool) -> SubmittedBatch:
-        return SubmittedBatch(
-            batch_id=batch.id,
-            adopted=adopted,
-            submitted_at=batch.submitted_at,
-            input_files=[f"in-{batch.id}"],
-            requests=len(batch.members),
-        )
-
-    def _status(self, batch: Batch, now: datetime) -> BatchStatus:
-        total = len(batch.members)
-        if now < batch.ends_at():
-            phase = BatchPhase.cancelling if batch.cancelled_at is not None else BatchPhase.in_progress
-            return BatchStatus(
-                batch_id=batch.id, phase=phase, raw_state=phase, total=total, completed=self._done(batch, now)
-            )
-        cut_short = batch.cancelled_at is not None and batch.ends_at() < batch.submitted_at + timedelta(
-            seconds=batch.script.turnaround_s
-        )
-        phase = BatchPhase.cancelled if cut_short else batch.script.phase
-        failed = phase is BatchPhase.failed and batch.script.error is not None
-        return BatchStatus(
-            batch_id=batch.id,
-            phase=phase,
-            raw_state=phase,
-            total=total,
-            completed=0 if failed else self._done(batch, now),
-            error=batch.script.error if failed else None,
-            output_files=[] if failed else [f"out-{batch.id}"],
-        )
-
-    def _done(self, batch: Batch, now: datetime) -> int:
-        total = len(batch.members)
-        full = total if batch.script.answers is None else batch.script.answers
-        if now >= batch.submitted_at + timedelta(seconds=batch.script.turnaround_s):
-            return full
-        return min(full, int(total * batch.script.progress))
+        if key not in self._scripts:
+            self._scripts[key] = self.script(*key)
+        return self._scripts[key]
 
     @activity.defn(name="await_batch")
     async def await_batch(self, argument: AwaitBatch) -> BatchStatus:
@@ -339,15 +242,10 @@ class World:
         if self.key_revoked:
             refusal = BatchError(error_class=ErrorClass.account, code="invalid_api_key", message="wrong API key")
             raise failure(refusal) if argument.tell_refusals else in_doubt()
-        status = self._status(batch, await self.now())
+        status = batch.status(await self.now())
         if status.phase.ended or argument.report_at is not None:
             return status
-        raise ApplicationError(
-            "in progress",
-            type="waiting",
-            category=ApplicationErrorCategory.BENIGN,
-            next_retry_delay=timedelta(seconds=argument.poll_s),
-        )
+        raise waiting("in progress", argument.poll_s)
 
     @activity.defn(name="cancel_batch")
     async def cancel_batch(self, argument: CancelBatch) -> BatchStatus:
@@ -360,7 +258,7 @@ class World:
                 if batch.script.lost:
                     break
                 batch.cancelled_at = batch.cancelled_at or await self.now()
-                return self._status(batch, await self.now())
+                return batch.status(await self.now())
         return BatchStatus(batch_id="", phase=BatchPhase.cancelled, raw_state="absent")
 
     @activity.defn(name="collect_batch")
@@ -377,7 +275,7 @@ class World:
         answers = 0
         rest = ErrorClass.cancelled if status.phase is BatchPhase.cancelled else self._script(key).rest
         if status.batch_id and status.error is None:
-            answers = self._done(self.batches[status.batch_id], await self.now())
+            answers = self.batches[status.batch_id].done(await self.now())
         elif status.error is not None:
             rest = status.error.error_class
         if key not in self.collected:
@@ -439,7 +337,7 @@ class World:
         running = [b for b in self.batches.values() if b.shard in keys]
         return Progress(
             requests=sum(len(self.members[key]) for key in keys),
-            completed=sum(self._done(b, now) for b in running),
+            completed=sum(b.done(now) for b in running),
         )
 
     @activity.defn(name="run_sync_shard")
