@@ -6,41 +6,49 @@ same objects, and a round whose plan stands is never planned anew: its shards ma
 answered since it was planned is noted beside it (`rounds/N.answered.u32`): a shard that nothing was sent of yet
 and that holds such requests is not sent, and sync shards pass them over (promise 3).
 
-Requests over the provider's limit for one line are not planned, nor those that are too few for a batch
-where the policy forbids the sync API. They get their outcome at once, in a shard without a plan whose
-number follows the last planned one (docs/cases.md IV-18, IV-21).
+Requests that no batch may hold are not planned, nor those that are too few for one where the policy forbids the
+sync API. They get their outcome at once (unplanned.py; docs/cases.md IV-18, IV-21).
 """
 
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from groupage.activities.inputs import count_inputs
 from groupage.activities.leftovers import answered_before, left_by_round
 from groupage.activities.providers.base import BatchProvider, traits_of
 from groupage.activities.refusals import read_refusal
 from groupage.activities.splitting import Draft, ShardLimits, Splitter
 from groupage.activities.threads import check
+from groupage.activities.unplanned import (
+    BATCH,
+    NOT_PLANNED,
+    SYNC,
+    TOO_FEW,
+    TOO_LARGE,
+    TOO_MANY_INPUTS,
+    Group,
+    Routes,
+    refuse_unplanned,
+)
 from groupage.schemas import (
     ErrorClass,
     FailureAction,
     JobManifest,
-    Outcome,
-    ProviderLimits,
     RoundPlan,
     Route,
     ShardPlan,
 )
 from groupage.schemas.activity_calls import PlanRound
 from groupage.schemas.ids import submission_tag, wire_id
+from groupage.schemas.requests import EMBEDDINGS
 from groupage.store.objects import Store
-from groupage.store.results import ResultLine
 from groupage.store.rows import ERROR_CLASS_CODE, ERROR_CLASSES, REJECTED, Rows
 from groupage.store.segments import SegmentReader, read_manifest
-from groupage.store.shard_results import ShardResultWriter, read_shard_rows
+from groupage.store.shard_results import read_shard_rows
 from groupage.store.shards import (
     read_members,
     read_round_plan,
@@ -50,28 +58,11 @@ from groupage.store.shards import (
     write_shard,
 )
 
-Routes = npt.NDArray[np.uint8]
-"""One byte a request of the job: what this round does with it."""
-
-NOT_PLANNED, BATCH, SYNC, TOO_LARGE, TOO_FEW = range(5)
-
 CUT = frozenset({ErrorClass.too_large, ErrorClass.invalid})
 """Refusals after which a shard is cut in halves."""
 
 SHARD_MAX = 999_999
 """Highest shard number that an id can carry (schemas.ids)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """One (endpoint, model) of the job and what its provider allows."""
-
-    endpoint: str
-    model: str
-    limits: ProviderLimits
-    shard: ShardLimits
-    overhead: int
-    """Bytes that rendering adds to a body at most, the newline included."""
 
 
 def plan_round(
@@ -95,7 +86,7 @@ def plan_round(
     planner.plan_batches()
     batch_shards = planner.shards
     planner.plan_sync()
-    planner.refuse(directory)
+    refuse_unplanned(store, reader, call, routes, groups, shard=planner.shards, directory=directory, stop=stop)
     plan = RoundPlan(
         round=call.round,
         batch_shards=batch_shards,
@@ -139,6 +130,7 @@ def plan_group(
         requests=max(requests, limits.min_requests),
         bytes=size,
         tokens=lowered(limits.max_tokens, call.max_shard_tokens),
+        inputs=lowered(limits.max_inputs, None) if group.endpoint == EMBEDDINGS else None,
         min_requests=limits.min_requests,
     )
     # The longest wire id of this round: an exact upper bound for every line, whatever its shard.
@@ -262,7 +254,7 @@ class _Planner:
             if group not in splitters:
                 # The canary is one shard of one group: the first that occurs.
                 splitters[group] = Splitter(self._groups[group].shard, canary=0 if splitters else canary)
-            for draft in splitters[group].add(self._without_too_large(group, rows)):
+            for draft in splitters[group].add(self._that_fit(group, rows)):
                 self._write_batch(group, draft)
         for group in sorted(splitters):
             for draft in splitters[group].finish():
@@ -279,65 +271,6 @@ class _Planner:
             for draft in splitters[group].finish():
                 self._write(group, draft, Route.sync)
 
-    def refuse(self, directory: Path) -> None:
-        """An outcome with line number and reason for each line that no batch may hold (IV-18), or that is one of too
-        few for a batch and may not go by sync (IV-21).
-        """
-        refused = np.flatnonzero(self._routes >= TOO_LARGE).astype(np.uint32)
-        if not len(refused):
-            return
-        job, manifest = self._call.job, self._reader.manifest
-        # The moment of acceptance, so that planning again writes the same bytes.
-        at = datetime.fromisoformat(manifest.accepted_at)
-        shard = (job.tenant, job.key, self._call.round, self.shards)
-        with ShardResultWriter(self._store, *shard, directory=directory) as writer:
-            for number, indices in _by_segment(self._reader, refused):
-                check(self._stop)
-                rows = self._reader.rows(number)[indices - self._reader.starts[number]]
-                for index, row in zip(indices.tolist(), rows, strict=True):
-                    refuse = self._too_large if self._routes[index] == TOO_LARGE else self._too_few
-                    writer.add(refuse(index, row, at))
-            writer.close()
-
-    def _too_large(self, index: int, row: np.void, at: datetime) -> ResultLine:
-        group = self._groups[int(row["group"])]
-        rendered = int(row["size"]) - 2 - int(row["body_at"]) + group.overhead
-        limit = min(group.limits.max_line_bytes, group.limits.max_bytes)
-        why = (
-            f"the provider takes {limit} a line" if rendered > limit else "refused as too large for a batch of its own"
-        )
-        message = f"input line {int(row['line'])}: {rendered} bytes as sent, {why}"
-        return self._unplanned(
-            index, at, group.model, error_class=ErrorClass.too_large, code="line_too_large", message=message
-        )
-
-    def _too_few(self, index: int, row: np.void, at: datetime) -> ResultLine:
-        """Nothing is wrong with the request: with others left over as well it may find its batch in a later round."""
-        group = self._groups[int(row["group"])]
-        message = (
-            f"{self._call.job.provider} takes no batch of fewer than {group.limits.min_requests} requests, "
-            "too few are left, and the policy says never to send by sync (escalate)"
-        )
-        return self._unplanned(
-            index, at, group.model, error_class=ErrorClass.not_sent, code="below_minimum", message=message
-        )
-
-    def _unplanned(
-        self, index: int, at: datetime, model: str, *, error_class: ErrorClass, code: str, message: str
-    ) -> ResultLine:
-        return ResultLine(
-            index,
-            Outcome.failed,
-            self._call.job.provider,
-            Route.batch,
-            self._call.round,
-            at,
-            error_class=error_class,
-            code=code,
-            message=message,
-            model=model,
-        )
-
     def _rows(self, route: int) -> Iterator[tuple[int, Draft]]:
         """(group, its rows in one segment) of the requests that take a route, in input order."""
         for number, start in enumerate(self._reader.starts[:-1]):
@@ -348,15 +281,22 @@ class _Planner:
             rows = self._reader.rows(number)[chosen]
             for group in np.unique(rows["group"]).tolist():
                 ours = rows["group"] == group
-                yield group, _draft(rows[ours], (chosen[ours] + start).astype(np.uint32), self._groups[group].overhead)
+                # By sync each goes alone, whatever it holds.
+                counted = route == BATCH and self._groups[group].shard.inputs is not None
+                inputs = count_inputs(self._reader, number, chosen[ours]) if counted else None
+                index = (chosen[ours] + start).astype(np.uint32)
+                yield group, _draft(rows[ours], index, self._groups[group].overhead, inputs)
 
-    def _without_too_large(self, group: int, rows: Draft) -> Draft:
+    def _that_fit(self, group: int, rows: Draft) -> Draft:
+        """The rows that a batch may hold; the others are marked."""
         limits = self._groups[group].limits
-        over = rows.sizes > min(limits.max_line_bytes, limits.max_bytes)
-        if not over.any():
-            return rows
-        self._routes[rows.index[over]] = TOO_LARGE
-        return Draft(rows.index[~over], rows.sizes[~over], rows.tokens[~over])
+        unfit = rows.sizes > min(limits.max_line_bytes, limits.max_bytes)
+        self._routes[rows.index[unfit]] = TOO_LARGE
+        if rows.inputs is not None and limits.max_inputs is not None:
+            over = (rows.inputs > limits.max_inputs) & ~unfit
+            self._routes[rows.index[over]] = TOO_MANY_INPUTS
+            unfit |= over
+        return rows.only(~unfit) if unfit.any() else rows
 
     def _write_batch(self, group: int, draft: Draft) -> None:
         if draft.requests < self._groups[group].shard.min_requests:
@@ -386,17 +326,7 @@ class _Planner:
         self.tokens += plan.tokens
 
 
-def _draft(rows: Rows, index: npt.NDArray[np.uint32], overhead: int) -> Draft:
+def _draft(rows: Rows, index: npt.NDArray[np.uint32], overhead: int, inputs: npt.NDArray[np.int64] | None) -> Draft:
     # A canonical line ends with the body, "}" and a newline.
     sizes = rows["size"].astype(np.int64) - rows["body_at"] - 2 + overhead
-    return Draft(index, sizes, rows["tokens"].astype(np.int64))
-
-
-def _by_segment(reader: SegmentReader, indices: npt.NDArray[np.uint32]) -> Iterator[tuple[int, npt.NDArray[np.uint32]]]:
-    """(segment, those of the sorted indices that lie in it)."""
-    at = 0
-    while at < len(indices):
-        number = reader.segment_of(int(indices[at]))
-        end = int(np.searchsorted(indices, reader.starts[number + 1]))
-        yield number, indices[at:end]
-        at = end
+    return Draft(index, sizes, rows["tokens"].astype(np.int64), inputs)

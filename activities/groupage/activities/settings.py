@@ -43,6 +43,7 @@ class ProviderSettings:
     max_bytes: int | None = None
     max_line_bytes: int | None = None
     max_tokens: int | None = None
+    max_inputs: int | None = None
     """Limits below or above the catalog's, for accounts and servers that differ."""
     completion_window: str = ""
     """How long a batch may take, in the provider's words (24h, 7d); empty: the catalog's choice for the deadline."""

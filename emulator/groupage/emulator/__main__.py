@@ -49,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     add("--cancel-takes", type=_seconds, default=1.0, metavar="DURATION")
     add("--max-requests", type=int, help="of one batch, instead of the provider's own limit")
     add("--max-batch-bytes", type=int, default=Settings.max_batch_bytes)
+    add("--max-embedding-inputs", type=int, default=Settings.max_embedding_inputs, help="of one batch, at OpenAI")
     add("--max-file-bytes", type=int, default=Settings.max_file_bytes)
     add("--max-files", type=int)
     add("--file-processing", type=_seconds, default=Settings.file_processing_s, metavar="DURATION", help="at Azure")
@@ -76,6 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
         cancel_s=given.cancel_takes,
         max_requests=given.max_requests,
         max_batch_bytes=given.max_batch_bytes,
+        max_embedding_inputs=given.max_embedding_inputs,
         max_file_bytes=given.max_file_bytes,
         max_files=given.max_files,
         file_processing_s=given.file_processing,

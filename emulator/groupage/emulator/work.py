@@ -210,7 +210,11 @@ class _Reader:
     def _count_inputs(self, body: dict[str, Any], number: int) -> None:
         given = body.get("input")
         before = self.embedding_inputs
-        self.embedding_inputs += len(given) if isinstance(given, list) and given and isinstance(given[0], str) else 1
+        # A list of texts, or of lists of tokens; one list of tokens is one input.
+        if isinstance(given, list) and given and isinstance(given[0], (str, list)):
+            self.embedding_inputs += len(given)
+        else:
+            self.embedding_inputs += 1
         limit = self.job.max_embedding_inputs
         if before <= limit < self.embedding_inputs:
             message = f"The batch holds more than {limit} embedding inputs."

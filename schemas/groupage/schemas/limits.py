@@ -32,5 +32,7 @@ class ProviderLimits(Message):
     max_line_bytes: int = Field(gt=0)
     max_tokens: int | None = None
     """Estimated prompt tokens of one batch; None: no known limit."""
+    max_inputs: int | None = None
+    """Inputs of all requests of one batch for embeddings; None: no known limit."""
     min_requests: int = 1
     completion_window_s: int = 86_400

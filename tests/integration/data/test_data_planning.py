@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+import zstandard
 from data_world import CHAT, World, answer_body, bad, http, ok
 from groupage.schemas import (
     BatchError,
@@ -80,6 +81,56 @@ def test_shards_hold_the_token_limit(world):
     plan = world.plan()
     assert plan.batch_shards > 1
     assert all(shard_plan(world, 0, shard).tokens <= 100 for shard in range(plan.batch_shards))
+
+
+EMBEDDINGS = "/v1/embeddings"
+
+
+def embedded(n: int, given: object, **line: object) -> dict[str, object]:
+    return {"custom_id": f"e{n}", "url": EMBEDDINGS, "body": {"model": "m", "input": given}} | line
+
+
+def test_IV_16_shards_hold_the_limit_of_embedding_inputs(world):
+    limited(world, max_inputs=10)
+    texts = [f"text {n}" for n in range(4)]
+    tokens = [[1, 2, 3], [4, 5], [6], [7]]
+    world.prepare([embedded(n, (texts, tokens, "one", [1, 2, 3, 4, 5])[n % 4]) for n in range(12)])
+    plan = world.plan()
+    # 4, 4, 1, 1 inputs in turn.
+    assert [members(world, 0, shard) for shard in range(plan.batch_shards)] == [
+        [0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11],
+    ]  # fmt: skip
+
+
+def test_inputs_are_those_of_embeddings_alone(world):
+    limited(world, max_inputs=10)
+    rows = [
+        {"custom_id": f"m{n}", "url": "/v1/moderations", "body": {"model": "m", "input": ["a"] * 9}} for n in range(5)
+    ]
+    world.prepare([*rows, *(world.request(n) for n in range(30))])
+    plan = world.plan()
+    assert [shard_plan(world, 0, shard).requests for shard in range(plan.batch_shards)] == [5, 30]
+
+
+def test_IV_18_a_request_of_more_inputs_than_a_batch_may_hold_gets_its_outcome_and_the_rest_runs(world):
+    limited(world, max_inputs=10)
+    world.prepare([embedded(0, "a"), embedded(1, ["x"] * 11), embedded(2, ["x"] * 10)])
+    plan = world.plan(limits_factor=0.5)
+    assert (plan.batch_shards, plan.requests, plan.given_up) == (2, 2, 1)
+    assert [members(world, 0, shard) for shard in range(2)] == [[0], [2]], "over half of the limit it goes alone"
+    rows = world.rows(0, 2)
+    assert rows.rows["index"].tolist() == [1]
+    assert rows.codes[rows.rows["code"][0]] == "too_many_inputs"
+    (data,) = (data for name, data in objects(world, "shards/0-2").items() if name.endswith(".jsonl.zst"))
+    text = zstandard.ZstdDecompressor().stream_reader(data).read()
+    assert b"input line 2: 11 inputs, the provider takes 10 a batch: make several requests of it" in text
+
+
+def test_by_sync_nobody_counts_inputs(world):
+    limited(world, max_inputs=1)
+    world.prepare([embedded(n, ["x"] * 11) for n in range(3)])
+    plan = world.plan(first_route=Route.sync)
+    assert (plan.sync_shards, plan.requests, plan.given_up) == (1, 3, 0)
 
 
 def test_IV_13_models_and_endpoints_never_share_a_shard(world):

@@ -70,6 +70,19 @@ def test_a_models_limits_are_that_models(mine: Path):
     assert provider.limits("/v1/embeddings", "other").max_requests == 777
 
 
+def test_the_limit_of_inputs_is_the_catalogs_a_users_files_or_the_profiles(mine: Path, tmp_path: Path):
+    def limit(context: Context, name: str = "openai") -> int | None:
+        return context.provider(name).limits("/v1/embeddings", "m").max_inputs
+
+    assert limit(context_of(None)) == 50_000
+    assert limit(context_of(None), "gemini") is None
+    over = tmp_path / "inputs.toml"
+    over.write_text("[providers.openai]\nmax_inputs = 300\n[providers.gemini]\nmax_inputs = 400\n")
+    assert (limit(context_of(over)), limit(context_of(over), "gemini")) == (300, 400)
+    profiles = {"openai": ProviderSettings(max_inputs=20), "gemini": ProviderSettings(max_inputs=30)}
+    assert (limit(context_of(over, **profiles)), limit(context_of(over, **profiles), "gemini")) == (20, 30)
+
+
 def test_a_server_of_ones_own_gets_the_adapter_of_its_dialect(mine: Path):
     context = context_of(mine, work=ProviderSettings(kind="myserver"), **{"x/y": ProviderSettings(catalog=None)})
     assert type(context.provider("myserver")).__name__ == "OpenAIProvider"

@@ -7,20 +7,22 @@ from groupage.activities.splitting import Draft, ShardLimits, Splitter, join, sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-SIZES = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 40)), max_size=200)
+SIZES = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 40), st.integers(1, 20)), max_size=200)
+"""(bytes, tokens, inputs) of each request."""
 LIMITS = st.builds(
     ShardLimits,
     requests=st.integers(1, 30),
     bytes=st.integers(20, 500),
     tokens=st.none() | st.integers(10, 300),
+    inputs=st.none() | st.integers(5, 60),
     min_requests=st.integers(1, 8),
 )
 
 
-def rows(pairs, first=0):
-    sizes = np.array([size for size, _ in pairs], np.int64)
-    tokens = np.array([tokens for _, tokens in pairs], np.int64)
-    return Draft(np.arange(first, first + len(pairs), dtype=np.uint32), sizes, tokens)
+def rows(each, first=0):
+    """Of (bytes, tokens), or (bytes, tokens, inputs)."""
+    sizes, tokens, *inputs = np.array(each, np.int64).T if each else np.empty((3, 0), np.int64)
+    return Draft(np.arange(first, first + len(each), dtype=np.uint32), sizes, tokens, *inputs)
 
 
 @given(pairs=SIZES, limits=LIMITS, canary=st.integers(0, 5))
@@ -38,6 +40,7 @@ def test_IV_16_limits_hold_unless_one_request_alone_is_over_them(pairs, limits, 
             assert shard.requests <= max(limits.requests, limits.min_requests)
             assert shard.total_bytes <= limits.bytes
             assert limits.tokens is None or shard.total_tokens <= limits.tokens
+            assert limits.inputs is None or shard.total_inputs <= limits.inputs
 
 
 @given(pairs=SIZES, limits=LIMITS, cuts=st.lists(st.integers(0, 200), max_size=4), canary=st.integers(0, 5))
@@ -67,6 +70,16 @@ def test_a_shard_is_as_full_as_it_may_be():
     assert [shard.requests for shard in shards] == [7, 7, 7, 4]
     shards = split(rows([(10, 3)] * 25), ShardLimits(requests=100, bytes=10**9, tokens=31))
     assert [shard.requests for shard in shards] == [10, 10, 5]
+    shards = split(rows([(10, 1, 3)] * 25), ShardLimits(requests=100, bytes=10**9, inputs=31))
+    assert [(shard.requests, shard.total_inputs) for shard in shards] == [(10, 30), (10, 30), (5, 15)]
+
+
+def test_IV_21_a_last_shard_is_not_filled_up_beyond_the_inputs_that_a_batch_may_hold():
+    limits = ShardLimits(requests=10, bytes=10**9, inputs=20, min_requests=4)
+    shards = split(rows([(10, 1, 1)] * 10 + [(10, 1, 9)] * 2), limits)
+    assert [shard.requests for shard in shards] == [8, 4]
+    shards = split(rows([(10, 1, 1)] * 9 + [(10, 1, 6)] + [(10, 1, 9)] * 2), limits)
+    assert [shard.requests for shard in shards] == [10, 2]
 
 
 def test_the_canary_is_the_first_shard_alone():
@@ -76,4 +89,5 @@ def test_the_canary_is_the_first_shard_alone():
 
 def test_joined_drafts_keep_their_sums():
     both = join([rows([(1, 2)]), rows([(3, 4)], first=1)])
-    assert (both.requests, both.total_bytes, both.total_tokens) == (2, 4, 6)
+    assert (both.requests, both.total_bytes, both.total_tokens, both.inputs) == (2, 4, 6, None)
+    assert join([rows([(1, 2, 5)]), rows([(3, 4, 6)], first=1)]).total_inputs == 11

@@ -63,6 +63,8 @@ def connection_failure(cause, *, timeout=False):
         (400, "too_many_tasks", "", ErrorClass.too_large),
         (None, "too_many_tasks", "The number of requests exceeds the limit", ErrorClass.too_large),
         (400, "file_too_large", "", ErrorClass.too_large),
+        (None, "too_many_inputs", "The batch holds more than 50000 embedding inputs.", ErrorClass.too_large),
+        (400, None, "The batch exceeds the maximum of 50,000 embedding inputs", ErrorClass.too_large),
         (400, None, "The file size exceeds the maximum of 209715200 bytes", ErrorClass.too_large),
         (400, None, "Invalid value for endpoint", ErrorClass.invalid),
         (422, None, "unprocessable", ErrorClass.invalid),

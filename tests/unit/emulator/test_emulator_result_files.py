@@ -106,6 +106,14 @@ def test_limits_of_requests_bytes_and_embedding_inputs_are_enforced(world):
     assert [(error["code"], error["line"]) for error in refused["errors"]] == [("too_many_inputs", 4)]
 
 
+@pytest.mark.parametrize(("given", "inputs"), [("a", 1), ([1, 2, 3], 1), (["a", "b"], 2), ([[1, 2], [3], [4]], 3)])
+def test_texts_and_lists_of_tokens_are_inputs(world, given, inputs):
+    one = [line(1, url="/v1/embeddings", body={"model": "m", "input": given})]
+    assert world.check(one, endpoint="/v1/embeddings", max_embedding_inputs=inputs)["errors"] == []
+    if inputs > 1:
+        assert world.check(one, endpoint="/v1/embeddings", max_embedding_inputs=inputs - 1)["errors"]
+
+
 def test_all_bad_lines_are_reported_not_only_the_first(world):
     errors = world.check([b"{\n", line(1), b"[]\n", line(1)])["errors"]
     assert [error["line"] for error in errors] == [1, 3, 4]

@@ -62,6 +62,7 @@ def limits_of(name: str, settings: ProviderSettings, model: str) -> ProviderLimi
         max_bytes=settings.max_bytes,
         max_line_bytes=settings.max_line_bytes,
         max_tokens=settings.max_tokens,
+        max_inputs=settings.max_inputs,
     )
 
 
@@ -77,6 +78,7 @@ def limits_of_translated(
         max_bytes=settings.max_bytes or most,
         max_line_bytes=settings.max_line_bytes,
         max_tokens=settings.max_tokens,
+        max_inputs=settings.max_inputs,
         min_requests=min_requests,
     )
 

@@ -30,11 +30,14 @@ if TYPE_CHECKING:
 
 _TOO_LARGE = re.compile(
     r"too many tokens in (the |this )?batch|(file|request|payload|input|body|entity)[^.]{0,40} (is )?too (large|big|long)"
-    r"|too many (requests|tasks|lines|records) in (the |this )?(batch|file|input)"
-    r"|(exceeds|exceeded|over|above) the (maximum|max|limit)[^.]{0,40}(size|bytes|mb\b|requests|lines)"
+    r"|too many (requests|tasks|lines|records|(embedding )?inputs) in (the |this )?(batch|file|input)"
+    r"|more than \d[\d,]* (embedding )?inputs"
+    r"|(exceeds|exceeded|over|above) the (maximum|max|limit)[^.]{0,40}(size|bytes|mb\b|requests|lines|inputs)"
     r"|(size|bytes)[^.]{0,40}(exceeds|exceeded|is over|is above)",
 )
-_TOO_LARGE_CODES = frozenset({"too_many_tasks", "file_too_large", "request_too_large", "batch_too_large"})
+_TOO_LARGE_CODES = frozenset(
+    {"too_many_tasks", "too_many_inputs", "file_too_large", "request_too_large", "batch_too_large"}
+)
 _QUOTA = re.compile(
     r"enqueued (token|request)|enqueued_token|too many (running|active|queued|enqueued|concurrent) batch"
     r"|maximum number of (files|batches)|(file|batch) (count|storage) (quota|limit)"

@@ -130,6 +130,9 @@ class ProviderFacts(BaseModel):
     min_requests: Fact[Count]
     max_tokens: Fact[Count] | None = None
     """Prompt tokens of one batch, estimated; None: no known limit."""
+    max_inputs: Fact[Count] | None = None
+    """Texts (or lists of tokens) in all `/v1/embeddings` requests of one batch, of which one request may hold many;
+    None: no known limit."""
     max_batches: Fact[Count] | None = None
     """Batches of one account that may be unfinished at once; not enforced by us: the provider says so."""
 
@@ -184,6 +187,7 @@ class ProviderFacts(BaseModel):
         max_bytes: int | None = None,
         max_line_bytes: int | None = None,
         max_tokens: int | None = None,
+        max_inputs: int | None = None,
         min_requests: int | None = None,
     ) -> ProviderLimits:
         """What one batch may hold. What is given wins: a profile's own settings."""
@@ -193,6 +197,7 @@ class ProviderFacts(BaseModel):
             max_bytes=bytes_,
             max_line_bytes=min(max_line_bytes or self.max_line_bytes.value, bytes_),
             max_tokens=max_tokens or (self.max_tokens.value if self.max_tokens else None),
+            max_inputs=max_inputs or (self.max_inputs.value if self.max_inputs else None),
             min_requests=min_requests or self.min_requests.value,
             completion_window_s=parse_window(self.windows.value[0]).shortest_s,
         )
