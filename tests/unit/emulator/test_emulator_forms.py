@@ -35,7 +35,10 @@ def read(chunks, path, max_bytes=10**6):
     cuts=st.lists(st.integers(0, 800), max_size=12),
 )
 def test_a_file_arrives_byte_for_byte_however_the_stream_is_cut(tmp_path, pieces, cuts):
-    file = b"".join(pieces).replace(b"\r\n--edge", b"")
+    file = b"".join(pieces)
+    while b"\r\n--edge" in file:
+        # What is left may join to another one.
+        file = file.replace(b"\r\n--edge", b"")
     data = form(file)
     edges = sorted({0, *(min(cut, len(data)) for cut in cuts), len(data)})
     chunks = [data[start:end] for start, end in itertools.pairwise(edges)]
