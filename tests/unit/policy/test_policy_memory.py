@@ -19,6 +19,7 @@ from groupage.schemas.activity_calls import PreparedJob
 from groupage.schemas.batches import ShardRef
 from groupage.schemas.limits import PAYLOAD_MAX_BYTES
 from groupage.schemas.signals import ShardTrouble
+from groupage.workflows.between_rounds import finish_round
 from groupage.workflows.memory import (
     LEFT_BEHIND_NAMED,
     JobArgument,
@@ -30,7 +31,6 @@ from groupage.workflows.memory import (
 )
 from groupage.workflows.policy.questions import Question
 from groupage.workflows.shard_reports import unsettled
-from groupage.workflows.steps import finish_round
 from groupage.workflows.view import health, next_step, reason
 from pydantic_core import to_json
 

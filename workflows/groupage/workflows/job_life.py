@@ -1,7 +1,7 @@
 """What a BatchJob does from acceptance to its summary: prepare, plan a round, run it, decide, merge.
 
-`JobLife` is the loop of the job, woken by `poke`. What to do next is said by `steps`, how a round's shards run by
-`rounds`; what reaches the job from outside is in `batch_job`.
+`JobLife` is the loop of the job, woken by `poke`. What to do is said by `steps` while a round runs and by
+`between_rounds` after it; how its shards run by `rounds`; what reaches the job from outside is in `batch_job`.
 """
 
 import asyncio
@@ -21,20 +21,18 @@ from groupage.schemas.activity_calls import (
     ReadProgress,
 )
 from groupage.workflows.alarm import Alarm
+from groupage.workflows.between_rounds import account_was_cleared, finish_round, plan_next
 from groupage.workflows.calls import failure_of, start
 from groupage.workflows.memory import JobArgument, JobMemory, RoundMemory, close_round, left_behind_named
 from groupage.workflows.policy.pace import poll_s
 from groupage.workflows.rounds import RoundRunner
 from groupage.workflows.steps import (
-    account_was_cleared,
     ask_about_cost,
     ask_about_shards,
     ask_why_none_is_taken,
-    finish_round,
     history_is_full,
     look,
     none_is_taken,
-    plan_next,
     progress_matters,
     span_s,
     stop_wait_s,
