@@ -72,9 +72,13 @@ UPLOAD = "upload.json"
 
 
 class UploadMark(Message):
-    """`upload.json`: put before the first upload, so that a later attempt knows to look for a file."""
+    """`upload.json`: put before the first upload, so that a later attempt knows to look for a file, and asks for the
+    same window where the first create call is in doubt.
+    """
 
     at: datetime
+    left_s: float | None = None
+    """Until the job's deadline; None: not told, or written by a version that did not ask for a window by it."""
 
 
 class _Step:
@@ -220,6 +224,7 @@ class _Attempt:
             async with self.context.heavy:
                 size = await in_thread(lambda stop: render_shard(store, shard, plan, provider, path, stop=stop))
             await asyncio.to_thread(note_token, store, shard.job)
+            mark, first = await asyncio.to_thread(self._mark)
             submission = Submission(
                 tag=shard.tag,
                 endpoint=plan.endpoint,
@@ -227,9 +232,10 @@ class _Attempt:
                 path=path,
                 requests=plan.requests,
                 intent_at=_now(),
-                look_since=await asyncio.to_thread(self._look_since),
+                look_since=None if first else mark.at,
                 not_ids=self.request.not_ids,
                 left_s=self._left_s(),
+                first_left_s=mark.left_s,
             )
             self.step.set("uploading", bytes=size)
             files = await self._upload(submission)
@@ -241,10 +247,12 @@ class _Attempt:
         deadline_at = self.request.deadline_at
         return None if deadline_at is None else (deadline_at - _now()).total_seconds()
 
-    def _look_since(self) -> datetime | None:
-        """When an earlier attempt may have begun to upload; None: this is the first one."""
-        store, key, mark = self.context.store, self._key(UPLOAD), UploadMark(at=_now())
-        return None if store.put_new_message(key, mark) else store.get_message(key, UploadMark).at
+    def _mark(self) -> tuple[UploadMark, bool]:
+        """The mark of the first attempt that may have begun to upload, and whether this is it."""
+        store, key, mark = self.context.store, self._key(UPLOAD), UploadMark(at=_now(), left_s=self._left_s())
+        if store.put_new_message(key, mark):
+            return mark, True
+        return store.get_message(key, UploadMark), False
 
     async def _upload(self, submission: Submission) -> list[str]:
         try:

@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import orjson
@@ -58,6 +59,36 @@ def test_options_that_bedrock_would_not_take_are_refused_at_once(options):
     with pytest.raises(ProviderError) as error:
         options_of(**options)
     assert (error.value.error_class, error.value.code) == (ErrorClass.account, "configuration")
+
+
+HOUR = 3600.0
+
+
+@pytest.mark.parametrize(
+    ("left_s", "hours"),
+    [(None, 24), (-5.0, 24), (10 * HOUR, 24), (25 * HOUR - 1, 24), (25 * HOUR, 25), (47.9 * HOUR, 47), (168 * HOUR, 168), (999 * HOUR, 168)],
+)  # fmt: skip
+def test_a_job_may_take_until_the_deadline_within_bedrocks_bounds(left_s, hours):
+    assert options_of().hours(left_s) == hours
+    assert options_of(timeout_hours="72").hours(left_s) == 72, "what is set wins"
+    window = ProviderSettings(completion_window="2d")
+    assert read_options(window).hours(left_s) == 48
+    assert read_options(replace(window, options={"timeout_hours": "30"})).hours(left_s) == 30
+
+
+@pytest.mark.parametrize("text", ["23", "169", "1.5", "-30", "a day"])
+def test_a_timeout_that_bedrock_would_not_take_is_refused_with_its_place(text, monkeypatch):
+    with pytest.raises(ProviderError, match=f"timeout_hours '{text}': .* 24 to 168 whole hours"):
+        options_of(timeout_hours=text)
+    monkeypatch.setenv("GROUPAGE_BEDROCK_TIMEOUT_HOURS", text)
+    with pytest.raises(ProviderError, match=f"GROUPAGE_BEDROCK_TIMEOUT_HOURS '{text}': .* 24 to 168 whole hours"):
+        options_of()
+
+
+@pytest.mark.parametrize("window", ["8d", "23h", "90m", "soon"])
+def test_a_window_that_bedrock_would_not_take_is_refused_with_its_place(window):
+    with pytest.raises(ProviderError, match=f"completion_window '{window}': .* 24 to 168 whole hours"):
+        read_options(ProviderSettings(completion_window=window))
 
 
 def test_a_key_that_would_not_be_used_is_refused():

@@ -27,6 +27,8 @@ class Submission:
     `look_since` is set where an earlier attempt may have uploaded the input: look for it among the
     files made since then before uploading. `not_ids` are batches of this tag that are known to be dead.
     `left_s` is the time until the job's deadline, for providers that offer a choice of windows; None: not told.
+    `first_left_s` is what it was at the shard's first attempt, and is the same in every later one: for a provider that
+    tells a create that is sent again by its parameters.
     """
 
     tag: str
@@ -38,6 +40,7 @@ class Submission:
     look_since: datetime | None = None
     not_ids: Sequence[str] = ()
     left_s: float | None = None
+    first_left_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ class BedrockProvider:
         native = endpoint in NATIVE_ENDPOINTS["bedrock"]
         least = self._options.minimum(model)
         limits = limits_of_translated(self.name, self._settings, model, native=native, min_requests=least)
-        return limits.model_copy(update={"completion_window_s": self._options.timeout_hours * 3600})
+        return limits.model_copy(update={"completion_window_s": self._options.hours(None) * 3600})
 
     def render(self, wire_id: str, endpoint: str, body: bytes) -> bytes:
         return render(wire_id, endpoint, body)
@@ -137,7 +137,8 @@ class BedrockProvider:
             "modelInvocationType": invocation_type(submission.endpoint, submission.model),
             "inputDataConfig": {"s3InputDataConfig": source},
             "outputDataConfig": {"s3OutputDataConfig": target},
-            "timeoutDurationInHours": options.timeout_hours,
+            # Of the first attempt: with another one a token that is sent again would be a conflict.
+            "timeoutDurationInHours": options.hours(submission.first_left_s),
         }
         what = f"create of {submission.tag}"
         try:

@@ -9,7 +9,7 @@ prefix          GROUPAGE_BEDROCK_PREFIX         in front of all keys; default `g
 role_arn        GROUPAGE_BEDROCK_ROLE_ARN       the service role that reads and writes there
 bucket_owner    GROUPAGE_BEDROCK_BUCKET_OWNER   account id, where the bucket is another account's
 kms_key         GROUPAGE_BEDROCK_KMS_KEY        key that outputs are encrypted with
-timeout_hours   GROUPAGE_BEDROCK_TIMEOUT_HOURS  24 to 168; default 24
+timeout_hours   GROUPAGE_BEDROCK_TIMEOUT_HOURS  24 to 168; default: by the job's deadline
 min_requests    GROUPAGE_BEDROCK_MIN_REQUESTS   records a job must have, by model: `100, amazon.nova=500`
 region          AWS_REGION
 aws_profile     AWS_PROFILE                     a profile of AWS's configuration files
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from groupage.activities.providers.profile_options import given_options, wrong_settings
 from groupage.activities.settings import ProviderSettings
+from groupage.schemas import parse_duration
 from groupage.schemas.errors import ProviderError
 
 TIMEOUT_HOURS = (24, 168)
@@ -52,7 +53,8 @@ class BedrockOptions:
     role_arn: str
     bucket_owner: str
     kms_key: str
-    timeout_hours: int
+    timeout_hours: int | None
+    """None: by the job's deadline."""
     min_requests: int | None
     """None: the catalog's."""
     min_by_model: tuple[tuple[str, int], ...]
@@ -63,6 +65,13 @@ class BedrockOptions:
     def minimum(self, model: str) -> int | None:
         """None: nothing is set, the catalog's holds."""
         return next((least for part, least in self.min_by_model if part in model), self.min_requests)
+
+    def hours(self, left_s: float | None) -> int:
+        """How long a job may take whose deadline is so many seconds away: until then, within Bedrock's bounds."""
+        low, high = TIMEOUT_HOURS
+        if self.timeout_hours is not None:
+            return self.timeout_hours
+        return low if left_s is None else min(high, max(low, int(left_s // 3600)))
 
     def folder(self, tag: str) -> str:
         """Everything of one submission lies under this key."""
@@ -90,7 +99,7 @@ def read_options(settings: ProviderSettings) -> BedrockOptions:
         role_arn=given["role_arn"],
         bucket_owner=given["bucket_owner"],
         kms_key=given["kms_key"],
-        timeout_hours=_hours(given["timeout_hours"]),
+        timeout_hours=_hours(given["timeout_hours"], settings),
         min_requests=least,
         min_by_model=by_model,
         region=given["region"],
@@ -98,13 +107,28 @@ def read_options(settings: ProviderSettings) -> BedrockOptions:
     )
 
 
-def _hours(text: str) -> int:
+def _hours(text: str, settings: ProviderSettings) -> int | None:
     low, high = TIMEOUT_HOURS
-    if not text:
-        return low
-    if not text.isdecimal() or not low <= int(text) <= high:
-        raise wrong(f"timeout_hours {text!r}: Bedrock takes {low} to {high} whole hours")
-    return int(text)
+    if text:
+        where = "timeout_hours" if settings.options.get("timeout_hours") else _VARIABLES["timeout_hours"]
+        hours = int(text) if text.isdecimal() else 0
+    elif settings.completion_window:
+        where, text = "completion_window", settings.completion_window
+        hours = _whole_hours(text)
+    else:
+        return None
+    if not low <= hours <= high:
+        raise wrong(f"{where} {text!r}: Bedrock lets a job take {low} to {high} whole hours")
+    return hours
+
+
+def _whole_hours(window: str) -> int:
+    """0 where it is no whole number of hours."""
+    try:
+        hours, rest = divmod(parse_duration(window).total_seconds(), 3600)
+    except ValueError:
+        return 0
+    return 0 if rest else int(hours)
 
 
 def _minimums(text: str) -> tuple[int | None, tuple[tuple[str, int], ...]]:
