@@ -9,6 +9,9 @@ underestimated threefold."""
 ATTACHMENT_TOKENS = 1000
 """One image, file or sound: its bytes say nothing about its tokens (a large image: some 765 to 1,100)."""
 
+PLAIN_BODY_FIELDS_MAX = 6
+"""A body of messages with at most so many fields is looked at for its messages alone, unless it has tools or a format."""
+
 DEFAULT_OUTPUT_TOKENS = 1024
 """Output limit that is assumed where a body states none."""
 
@@ -29,7 +32,12 @@ def prompt_tokens(body: dict[str, Any]) -> int:
     """At least 1. Text of the prompt's fields in UTF-8 bytes / 4; attachments at a flat rate."""
     total = 0
     messages = body.get("messages")
-    if type(messages) is list and len(body) <= 6 and "tools" not in body and "response_format" not in body:
+    if (
+        type(messages) is list
+        and len(body) <= PLAIN_BODY_FIELDS_MAX
+        and "tools" not in body
+        and "response_format" not in body
+    ):
         # Most requests are this: a few messages whose content is plain text.
         for message in messages:
             content = message.get("content") if type(message) is dict else message

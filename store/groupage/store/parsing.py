@@ -44,6 +44,8 @@ _STRICT = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | o
 _WHITE = b" \t\r\n"
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _dumps = orjson.dumps
+_dumps_ascii = json.JSONEncoder(check_circular=False).encode
+"""As json.dumps, for what was just read: that has no cycles."""
 _loads = orjson.loads
 
 
@@ -86,7 +88,7 @@ def parse_line(raw: bytes, model: str | None, endpoint: str, rules: Rules = OPEN
     obj, raws = _read(raw)
     if type(obj) is not dict:
         raise LineRefused("not_an_object", f"a JSON {_kind(obj)}, not an object")
-    if not obj.keys() <= _KNOWN:
+    if not _KNOWN.issuperset(obj):
         name = next(name for name in obj if name not in _KNOWN)
         likely = get_close_matches(name, _KNOWN, n=1)
         meant = f" (did you mean {likely[0]!r}?)" if likely else ""
@@ -158,7 +160,7 @@ def _read(raw: bytes) -> tuple[Any, dict[str, bytes] | None]:
     """The line's value; with it the texts of its top-level values where orjson would alter them."""
     try:
         obj = _loads(raw)
-        return (obj, None) if _faithful(obj, raw) else read_exactly(raw)
+        return (obj, None) if faithful(obj, raw) else read_exactly(raw)
     except orjson.JSONDecodeError:
         obj, raws = read_exactly(raw)
         for name in _SOURCES:
@@ -169,16 +171,16 @@ def _read(raw: bytes) -> tuple[Any, dict[str, bytes] | None]:
         raise LineRefused("too_deep", "nested too deeply") from None
 
 
-def _faithful(obj: Any, raw: bytes) -> bool:
+def faithful(obj: Any, raw: bytes) -> bool:
     """Whether writing `obj` gives back what `raw` says: nothing was lost in reading.
 
-    Compared with white space left out, then with what Python's json.dumps writes by default (escapes
-    for all that is not ASCII). What passes neither test is read again with care; it may be fine.
+    Compared with what Python's json.dumps writes by default (escapes for all that is not ASCII), and with
+    white space left out. What passes neither test is read again with care; it may be fine.
     """
     compact = _dumps(obj)
-    if compact == raw or compact.translate(None, _WHITE) == raw.translate(None, _WHITE):
+    if compact == raw or (b"\\" in raw and b"\\u" in raw and _dumps_ascii(obj).encode() == raw):
         return True
-    return b"\\u" in raw and json.dumps(obj).encode() == raw
+    return compact.translate(None, _WHITE) == raw.translate(None, _WHITE)
 
 
 def _id(obj: dict[str, Any]) -> str:

@@ -8,12 +8,13 @@ import hashlib
 import json
 import struct
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Self, cast
 
+import numpy as np
 import orjson
 import zstandard
 from groupage.schemas import (
@@ -32,7 +33,8 @@ from groupage.store.duplicates import NO_ID, hash_of, reject_duplicates, write_r
 from groupage.store.exact import LineRefused, excerpt
 from groupage.store.lines import LongLine, physical_lines, read_chunks
 from groupage.store.parsing import Parsed, Rules, check_id, parse_line, parse_request, rules_of
-from groupage.store.rows import REJECTED
+from groupage.store.plain_lines import PlainLine, read_plain
+from groupage.store.rows import REJECTED, REQUEST_ROW, Rows
 from groupage.store.spooled import Group, SpooledInput
 
 Source = Path | BinaryIO | Iterable[bytes] | Iterable[Request]
@@ -45,6 +47,7 @@ _MIDDLE = {name: b',"endpoint":' + orjson.dumps(name) for name in (*ENDPOINTS, *
 _NO_REQUEST = b',"endpoint":"","body":null}\n'
 """Ends the line of a rejected input line: it keeps its index and, if it has one, its id."""
 _HEARTBEAT_LINES = 8192
+_dumps = orjson.dumps
 
 
 def spool_requests(
@@ -109,6 +112,7 @@ class _Spooler:
         self._held = 0
         self._hashes = array("q")
         self._groups: dict[tuple[str, str], Group] = {}
+        self._by_number: list[Group] = []
         self._refused = spooled.directory / "refused.jsonl"
         self._refused_file = self._refused.open("wb")
         self._content = hashlib.sha256()
@@ -127,7 +131,9 @@ class _Spooler:
     def read_lines(
         self, pieces: Iterable[bytes], model: str | None, endpoint: str, limit: int, beat: Callable[[int], None]
     ) -> None:
-        add, refuse, rules = self._add, self._refuse, self._rules
+        add, put, refuse, rules = self._add, self._put, self._refuse, self._rules
+        endpoints, groups = rules.endpoints, self._groups
+        short_way = read_plain if rules.check is None else _not_tried
         number = 0
         for physical in physical_lines(pieces, limit):
             number += 1
@@ -136,6 +142,10 @@ class _Spooler:
             if isinstance(physical, LongLine):
                 error = LineRefused("too_long", f"{physical.size} bytes; a line may have {limit}")
                 refuse(number, error, physical.head, physical.size)
+                continue
+            plain = short_way(physical, endpoints, groups)
+            if plain is not None:
+                put(number, plain)
                 continue
             raw = physical.strip()
             if not raw:
@@ -168,7 +178,7 @@ class _Spooler:
         spooled = self._spooled
         spooled.requests = len(self._hashes)
         beat(spooled.requests)
-        runs = reject_duplicates(spooled, self._hashes, list(self._groups.values()), beat)
+        runs = reject_duplicates(spooled, self._hashes, self._by_number, beat)
         write_rejected(spooled, [self._refused, *runs])
         spooled.groups = [
             RequestGroup(
@@ -179,7 +189,7 @@ class _Spooler:
                 tokens=group.tokens,
                 max_output_tokens=group.max_output,
             )
-            for group in self._groups.values()
+            for group in self._by_number
         ]
         whole = hashlib.sha256(b"groupage 1\0" + spooled.provider.encode() + b"\0")
         whole.update(self._content.digest() + self._refused_content.digest())
@@ -192,23 +202,25 @@ class _Spooler:
             if len(self._groups) >= GROUPS_MAX:
                 self._refuse(number, LineRefused("too_many_models", f"more than {GROUPS_MAX} models in one job"), body)
                 return
-            group = self._groups[endpoint, model] = Group(len(self._groups), endpoint, model)
-        size = len(body)
-        group.requests += 1
-        group.bytes += size
-        group.tokens += tokens
+            group = self._groups[endpoint, model] = Group(len(self._groups), endpoint, model, _MIDDLE[endpoint])
+            self._by_number.append(group)
+        self._put(number, PlainLine(id_, group, body, tokens, max_output), labels)
+
+    def _put(self, number: int, plain: PlainLine, labels: bytes = b"") -> None:
+        id_, group, body, tokens, max_output = plain
         group.max_output += max_output
-        middle = _MIDDLE[endpoint]
+        middle = group.middle
         if labels:
             middle += b',"labels":' + labels
-        line = b'{"id":%b%b,"body":%b}\n' % (orjson.dumps(id_), middle, body)
+        line = b'{"id":%b%b,"body":%b}\n' % (_dumps(id_), middle, body)
+        size = len(line)
         self._hashes.append(hash_of(id_))
-        self._append(line, _ROW.pack(number, len(line), tokens, len(line) - size - 2, group.number))
+        self._append(line, size, _ROW.pack(number, size, tokens, size - len(body) - 2, group.number))
 
-    def _append(self, line: bytes, row: bytes) -> None:
+    def _append(self, line: bytes, size: int, row: bytes) -> None:
         self._lines.append(line)
         self._rows += row
-        self._held += len(line)
+        self._held += size
         if self._held >= self._segment_bytes or len(self._lines) >= self._segment_requests:
             self._close_segment()
 
@@ -224,7 +236,7 @@ class _Spooler:
         self._refused_content.update(raw + b"\n%d\n" % size)
         line = b'{"id":%b%b' % (_id_of(raw), _NO_REQUEST)
         self._hashes.append(NO_ID)
-        self._append(line, _ROW.pack(number, len(line), 0, len(line) - 6, REJECTED))
+        self._append(line, len(line), _ROW.pack(number, len(line), 0, len(line) - 6, REJECTED))
 
     def _close_segment(self) -> None:
         number = len(self._spooled.segments)
@@ -240,6 +252,26 @@ class _Spooler:
         self._content.update(data)
         self._spooled.data_path(number).write_bytes(zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data))
         self._spooled.index_path(number).write_bytes(rows)
+        self._sum_up(np.frombuffer(rows, REQUEST_ROW))
+
+    def _sum_up(self, rows: Rows) -> None:
+        """Add a segment's rows to the sums of their groups."""
+        rows = rows[rows["group"] != REJECTED]
+        # Sums of doubles: exact below 2**53.
+        counts = np.bincount(rows["group"])
+        sizes = np.bincount(rows["group"], rows["size"] - rows["body_at"] - 2)
+        tokens = np.bincount(rows["group"], rows["tokens"])
+        for number in np.flatnonzero(counts).tolist():
+            group = self._by_number[number]
+            group.requests += int(counts[number])
+            group.bytes += int(sizes[number])
+            group.tokens += int(tokens[number])
+
+
+def _not_tried(
+    _raw: bytes, _endpoints: Mapping[str, str], _groups: Mapping[tuple[str, str], Group]
+) -> PlainLine | None:
+    return None
 
 
 def _id_of(raw: bytes) -> bytes:

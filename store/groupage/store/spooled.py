@@ -66,10 +66,12 @@ class SpooledInput:
 class Group:
     """Sums of one (endpoint, model)."""
 
-    __slots__ = ("bytes", "endpoint", "max_output", "model", "number", "requests", "tokens")
+    __slots__ = ("bytes", "endpoint", "max_output", "middle", "model", "number", "requests", "tokens")
 
-    def __init__(self, number: int, endpoint: str, model: str) -> None:
+    def __init__(self, number: int, endpoint: str, model: str, middle: bytes) -> None:
+        """`middle` is what stands between id and labels in a canonical line."""
         self.number = number
         self.endpoint = endpoint
         self.model = model
+        self.middle = middle
         self.requests = self.bytes = self.tokens = self.max_output = 0
