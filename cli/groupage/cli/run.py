@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +13,7 @@ from groupage.cli.options import STDIN, STDOUT, JobOptions
 from groupage.cli.process import run_until_signal
 from groupage.cli.progress import EXIT_CODES, follow, summary_lines
 from groupage.client import Job
-from groupage.client.config import load_settings
+from groupage.client.config import load_settings, temporal_connect_config
 from groupage.client.connection import is_polled, open_configured_store
 from groupage.client.job import read_summary
 from groupage.client.submission import accept, spooled_input, start_job
@@ -25,6 +25,7 @@ from groupage.store.intake import SpooledInput, default_key
 from groupage.store.objects import Store
 from groupage.store.reader import JobResults, claim_results
 from groupage.workers.credentials import check_provider
+from groupage.workers.embedded import started_ahead
 from groupage.workers.memory import bound_allocator
 from groupage.workers.settings import Settings
 from groupage.workers.spool import spool_directory
@@ -32,6 +33,8 @@ from groupage.workers.stack import Stack, WorkerPlan, run_with_stack
 from groupage.workers.telemetry import configure_logging
 
 CLEAN_UP_AT_MOST = timedelta(seconds=30)
+START_AHEAD_BYTES = 16 << 20
+"""From this size of input on, reading it takes as long as starting the embedded server."""
 
 
 @dataclass
@@ -55,7 +58,7 @@ def run_job(options: JobOptions, *, output: str, worker: bool, as_json: bool) ->
 
     async def work() -> int:
         store = await open_configured_store(settings)
-        async with AsyncExitStack() as spool:
+        async with _server_ahead(options, settings), AsyncExitStack() as spool:
             spooled = await _spool(options, settings, spool)
             summary = await _ended_before(options, spooled, store)
             if summary is None:
@@ -177,6 +180,13 @@ class _HandingIn:
         manifest, started = await self.start(stack)
         queue = stack.connection.task_queue
         return manifest, started, queue, await is_polled(stack.connection.temporal, queue)
+
+
+def _server_ahead(options: JobOptions, settings: Settings) -> AbstractAsyncContextManager[None]:
+    """Start the embedded server, if it will be needed, while a large input is read."""
+    source = Path(options.source)
+    large = options.source != STDIN and source.is_file() and source.stat().st_size >= START_AHEAD_BYTES
+    return started_ahead(settings.state_dir) if large and temporal_connect_config() is None else nullcontext()
 
 
 async def _spool(options: JobOptions, settings: Settings, until: AsyncExitStack) -> SpooledInput:

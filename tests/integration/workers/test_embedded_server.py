@@ -16,8 +16,15 @@ from groupage.client.config import load_settings
 from groupage.client.connection import Connection, connect_temporal
 from groupage.client.local_server import LocalServer, ServerFiles, find_local_server, is_running, process_started
 from groupage.schemas.errors import GroupageError
-from groupage.workers import Settings, Stack, run_with_stack, stack
-from groupage.workers.embedded import EmbeddedServerError, ServerUse, embedded_server, stop_if_unused, stop_server
+from groupage.workers import Settings, Stack, embedded, run_with_stack, stack
+from groupage.workers.embedded import (
+    EmbeddedServerError,
+    ServerUse,
+    embedded_server,
+    started_ahead,
+    stop_if_unused,
+    stop_server,
+)
 from groupage.workers.namespace import EMBEDDED_RETENTION, keep_ended_workflows, missing_search_attributes
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
@@ -117,6 +124,35 @@ async def test_a_starter_killed_at_any_moment_leaves_one_server_at_most(
         assert mine.record is not None
         assert processes_on(state_dir) == [mine.record.pid]
         await Client.connect(mine.record.address)
+
+
+async def test_a_server_started_ahead_is_the_one_that_is_used_and_is_stopped_at_the_end(state_dir: Path) -> None:
+    async with started_ahead(state_dir):
+        await eventually(lambda: find_local_server(state_dir) is not None)
+        ahead = processes_on(state_dir)
+        async with embedded_server(state_dir) as mine:
+            assert mine.record is not None
+            assert [mine.record.pid] == ahead
+        assert processes_on(state_dir) == ahead
+    assert processes_on(state_dir) == []
+
+
+async def test_a_server_started_ahead_that_nobody_comes_to_need_is_stopped(state_dir: Path) -> None:
+    with pytest.raises(GroupageError, match="bad input"):
+        async with started_ahead(state_dir):
+            raise GroupageError("bad input")
+    assert processes_on(state_dir) == []
+
+
+async def test_a_server_that_cannot_be_started_ahead_is_missed_by_those_who_need_it(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded.shutil, "which", lambda *_, **__: None)
+    async with started_ahead(state_dir):
+        await asyncio.sleep(0)
+    with pytest.raises(EmbeddedServerError, match="there is no `temporal`"):
+        async with embedded_server(state_dir):
+            raise AssertionError("it was not there")
 
 
 async def test_a_killed_server_comes_back_on_the_same_database_and_ports(state_dir: Path) -> None:

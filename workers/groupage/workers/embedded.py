@@ -276,3 +276,23 @@ async def embedded_server(state_dir: Path) -> AsyncGenerator[ServerUse, None]:
     finally:
         await asyncio.wait([joining])
         await asyncio.to_thread(use.leave)
+
+
+@contextlib.asynccontextmanager
+async def started_ahead(state_dir: Path) -> AsyncGenerator[None, None]:
+    """Start the embedded server beside the block, for an `embedded_server` in it: that finds it up, or tells why not."""
+
+    def join() -> ServerUse:
+        use = ServerUse(state_dir)
+        use.join()
+        return use
+
+    joining = asyncio.ensure_future(asyncio.to_thread(join))
+    try:
+        yield
+    finally:
+        await asyncio.wait([joining])
+        if (error := joining.exception()) is None:
+            await asyncio.to_thread(joining.result().leave)
+        else:
+            log.debug("embedded_temporal_not_started_ahead", error=repr(error))
