@@ -33,6 +33,14 @@ async def expired_then_resubmitted(jobs: Jobs, world: World) -> None:
     await jobs.run()
 
 
+async def missing_after_expired(jobs: Jobs, world: World) -> None:
+    world.requests = 10
+    world.script = lambda r, s: Script(
+        answers=4 if r == 0 else 0, rest=ErrorClass.missing if r == 2 else ErrorClass.expired
+    )
+    await jobs.run(policy=JobPolicy(max_rounds=5))
+
+
 async def escalated(jobs: Jobs, world: World) -> None:
     world.requests = 20
     world.script = lambda r, s: Script(turnaround_s=60) if s == 0 else Script(turnaround_s=9 * DAY, progress=0.5)
@@ -67,6 +75,7 @@ async def cancelled(jobs: Jobs, world: World) -> None:
 SCENARIOS: dict[str, Callable[[Jobs, World], Awaitable[None]]] = {
     "happy": happy,
     "expired_then_resubmitted": expired_then_resubmitted,
+    "missing_after_expired": missing_after_expired,
     "escalated": escalated,
     "quota_pause": quota_pause,
     "decided": decided,

@@ -14,6 +14,7 @@ from groupage.schemas import (
     JobPolicy,
     JobSpec,
     JobState,
+    Outcome,
     Route,
 )
 from groupage.schemas.ids import job_workflow_id
@@ -162,6 +163,31 @@ async def test_PF_08_a_missing_request_is_sent_once_more_and_then_given_up(jobs,
     summary = await jobs.run()
     assert world.sent[9] == 2
     assert summary.state is JobState.completed_with_failures
+
+
+async def test_PF_08_a_request_that_is_first_missing_after_other_rounds_is_sent_once_more(jobs, world):
+    world.requests = 10
+    rests = [ErrorClass.expired, ErrorClass.expired, ErrorClass.missing]
+    world.script = lambda r, s: Script(answers=9 if r == 0 else 0, rest=rests[r]) if r < 3 else Script()
+    summary = await jobs.run(policy=JobPolicy(max_rounds=5))
+    assert summary.state is JobState.completed
+    assert world.sent[9] == 4
+    assert world.calls["run_sync_shard"] == 0
+
+
+async def test_PF_08_who_has_had_a_second_try_is_counted_request_by_request(jobs, world):
+    """In the second round all are missing: half of them for the first time."""
+    world.requests = 20
+    rests = {(0, 0): ErrorClass.unreadable, (0, 1): ErrorClass.expired, (1, 0): ErrorClass.missing}
+    rests[1, 1] = ErrorClass.missing
+    world.script = lambda r, s: Script(answers=0, rest=rests[r, s]) if r < 2 else Script()
+    handle = await jobs.start(policy=JobPolicy(max_rounds=5))
+    status = await jobs.until(handle, lambda status: status.round == 2 and status.shards_running == 1, step_s=600)
+    assert status.outcomes == {Outcome.failed: 10}, "nobody waits for those that were given up"
+    summary = await handle.result()
+    assert [world.sent[n] for n in range(20)] == [2] * 10 + [3] * 10
+    assert summary.outcomes == {Outcome.succeeded: 10, Outcome.failed: 10}
+    assert summary.rounds == 3
 
 
 async def test_rounds_are_bounded_and_the_rest_goes_by_sync(jobs, world):

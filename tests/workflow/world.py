@@ -6,8 +6,8 @@ how often, what was answered, what was cancelled. Time is the test server's. Beh
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -43,6 +43,7 @@ from groupage.schemas.activity_calls import (
     SubmittedBatch,
 )
 from groupage.schemas.batches import ShardRef
+from groupage.schemas.states import UNEXPLAINED
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
@@ -54,8 +55,8 @@ TOKEN = "gabcdef-abcdefghijklm"
 class World:
     """`script(round, shard)` says what the shard's batch does; default: an hour, everything answered."""
 
-    def __init__(self, now: Callable[[], Any], requests: int = 100, per_shard: int = 10) -> None:
-        self._now = now
+    def __init__(self, now: Callable[[], Awaitable[datetime]], requests: int = 100, per_shard: int = 10) -> None:
+        self.now = now
         self._scripts: dict[tuple[int, int], Script] = {}
         self.requests = requests
         self.rejected = 0
@@ -83,8 +84,9 @@ class World:
         """Request to the (round, shard)s that answered it; more than one entry is money wasted."""
         self.state: dict[int, ErrorClass] = {}
         self.sent: Counter[int] = Counter()
+        self.unexplained: defaultdict[int, set[tuple[int, int]]] = defaultdict(set)
+        """Request to the (round, shard)s in which it ended and nobody can explain it."""
         self.members: dict[tuple[int, int], list[int]] = {}
-        self.routes: dict[int, Route] = {}
         self.batches: dict[str, Batch] = {}
         self.plans: list[PlanRound] = []
         self.stored_plans: dict[int, RoundPlan] = {}
@@ -114,9 +116,6 @@ class World:
             self.run_sync_shard,
             self.finalize_job,
         ]
-
-    async def now(self) -> datetime:
-        return await self._now()
 
     @property
     def accepted(self) -> int:
@@ -161,7 +160,7 @@ class World:
         self.plans.append(argument)
         batch: list[int] = []
         sync: list[int] = []
-        given_up = 0
+        given_up = ended_again = 0
         for index, error_class in self.state.items():
             if index in self.answered:
                 continue
@@ -169,7 +168,10 @@ class World:
                 (batch if argument.first_route is Route.batch else sync).append(index)
                 continue
             action = argument.actions.get(error_class, FailureAction.give_up)
-            if action is FailureAction.resubmit:
+            again = error_class in argument.once_more and len(self.unexplained[index]) > 1
+            if again and action in {FailureAction.resubmit, FailureAction.sync}:
+                ended_again += 1
+            elif action is FailureAction.resubmit:
                 batch.append(index)
             elif action is FailureAction.sync:
                 sync.append(index)
@@ -193,7 +195,8 @@ class World:
             batch_shards=batch_shards,
             sync_shards=len(cuts) - batch_shards,
             requests=sum(len(c) for c in cuts),
-            given_up=given_up,
+            given_up=given_up + ended_again,
+            ended_again=ended_again,
         )
         self.stored_plans[argument.round] = plan
         return plan
@@ -227,6 +230,11 @@ class World:
         if batch.in_doubt(now):
             raise in_doubt()
         return batch.submitted(adopted=False)
+
+    def _end(self, index: int, error_class: ErrorClass, key: tuple[int, int]) -> None:
+        self.state[index] = error_class
+        if error_class in UNEXPLAINED:
+            self.unexplained[index].add(key)
 
     def _script(self, key: tuple[int, int]) -> Script:
         if key not in self._scripts:
@@ -283,7 +291,7 @@ class World:
                 self.answered.setdefault(index, []).append(key)
         self.collected.append(key)
         for index in members[answers:]:
-            self.state[index] = rest
+            self._end(index, rest, key)
         if status.error is not None and status.error.bad_lines:
             return self._cleared(argument.shard, status, members)
         return self._report(argument.shard, Route.batch, status.phase, members, answers, rest, status.batch_id)
@@ -360,7 +368,7 @@ class World:
             if error_class is None:
                 self.answered.setdefault(index, []).append(key)
             else:
-                self.state[index] = error_class
+                self._end(index, error_class, key)
                 failed[error_class] = failed.get(error_class, 0) + 1
         answers = len(members) - sum(failed.values())
         report = self._report(argument.shard, Route.sync, BatchPhase.completed, members, answers, ErrorClass.transient)

@@ -12,8 +12,9 @@ from groupage.activities.matching import ALIKE
 from groupage.activities.refusals import read_refusal
 from groupage.schemas import ErrorClass, JobRef
 from groupage.schemas.errors import StoreError
+from groupage.schemas.states import UNEXPLAINED
 from groupage.store.objects import Store
-from groupage.store.rows import ANSWERED_MAX, ERROR_CLASS_CODE, Indices
+from groupage.store.rows import ANSWERED_MAX, ERROR_CLASS_CODE, ERROR_CLASSES, Indices
 from groupage.store.shard_results import read_shard_rows
 from groupage.store.shards import read_members, read_round_plan
 from groupage.store.sync_parts import read_flushed
@@ -21,6 +22,9 @@ from groupage.store.sync_parts import read_flushed
 Classes = npt.NDArray[np.uint8]
 """Positions in rows.ERROR_CLASSES."""
 Flags = npt.NDArray[np.bool_]
+
+_UNEXPLAINED: Flags = np.array([c in UNEXPLAINED for c in ERROR_CLASSES])
+"""By position in rows.ERROR_CLASSES."""
 
 
 def left_by_round(store: Store, job: JobRef, round_: int) -> Iterator[tuple[Indices, Classes, Flags]]:
@@ -44,16 +48,24 @@ def left_by_round(store: Store, job: JobRef, round_: int) -> Iterator[tuple[Indi
             yield members, classes, np.zeros(len(members), np.bool_)
 
 
-def answered_before(store: Store, job: JobRef, round_: int) -> Iterator[Indices]:
-    """Indices that the rounds before this one have an answer of, shard by shard."""
+def ended_before(store: Store, job: JobRef, round_: int) -> Iterator[tuple[Indices, Indices]]:
+    """(indices that have an answer, those that ended UNEXPLAINED) of the rounds before this one, shard by shard."""
+    nothing = np.empty(0, np.uint32)
     for earlier in range(round_):
         plan = read_round_plan(store, job.tenant, job.key, earlier)
         for shard in range(plan.batch_shards + plan.sync_shards if plan is not None else 0):
             table = read_shard_rows(store, job.tenant, job.key, earlier, shard)
             if table is not None:
-                yield table.rows["index"][table.rows["outcome"] <= ANSWERED_MAX]
+                rows = table.rows
+                answered = rows["outcome"] <= ANSWERED_MAX
+                yield rows["index"][answered], rows["index"][~answered & _UNEXPLAINED[rows["error_class"]]]
             else:
-                yield read_flushed(store, job.tenant, job.key, earlier, shard).answered
+                yield read_flushed(store, job.tenant, job.key, earlier, shard).answered, nothing
+
+
+def answered_before(store: Store, job: JobRef, round_: int) -> Iterator[Indices]:
+    """Indices that the rounds before this one have an answer of, shard by shard."""
+    return (answered for answered, _ in ended_before(store, job, round_))
 
 
 def _without_results(store: Store, job: JobRef, round_: int, shard: int) -> tuple[Indices, Classes]:

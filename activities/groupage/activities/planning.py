@@ -1,6 +1,6 @@
 """Planning a round: which requests go, by which route, in which shards.
 
-Two bytes a request of memory (its route in this round) and two shards' rows; index rows are read a
+Two bytes a request of memory (its route in this round, what earlier ones know of it) and two shards' rows; index rows are read a
 segment at a time, so 20 million requests only take longer. The same round planned twice gives the
 same objects, and a round whose plan stands is never planned anew: its shards may have been sent. What was
 answered since it was planned is noted beside it (`rounds/N.answered.u32`): a shard that nothing was sent of yet
@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from groupage.activities.inputs import count_inputs
-from groupage.activities.leftovers import answered_before, left_by_round
+from groupage.activities.leftovers import answered_before, ended_before, left_by_round
 from groupage.activities.providers.base import BatchProvider, traits_of
 from groupage.activities.refusals import read_refusal
 from groupage.activities.splitting import Draft, ShardLimits, Splitter
@@ -61,6 +61,9 @@ from groupage.store.shards import (
 CUT = frozenset({ErrorClass.too_large, ErrorClass.invalid})
 """Refusals after which a shard is cut in halves."""
 
+_ANSWERED, _UNEXPLAINED = 1, 2
+"""Flags of what earlier rounds know of a request."""
+
 SHARD_MAX = 999_999
 """Highest shard number that an id can carry (schemas.ids)."""
 
@@ -79,7 +82,10 @@ def plan_round(
         return found
     manifest = read_manifest(store, job.tenant, job.key)
     reader = SegmentReader(store, manifest)
-    routes, left = _first_routes(reader, call, stop) if call.round == 0 else _next_routes(store, manifest, call, stop)
+    if call.round == 0:
+        routes, left, ended_again = *_first_routes(reader, call, stop), 0
+    else:
+        routes, left, ended_again = _next_routes(store, manifest, call, stop)
     ceiling = NO_CEILING if call.round == 0 else _ceiling(store, call, routes)
     groups = [plan_group(provider, manifest, call, number, ceiling) for number in range(len(manifest.groups))]
     planner = _Planner(store, reader, call, routes, groups, stop=stop)
@@ -94,6 +100,7 @@ def plan_round(
         requests=planner.requests,
         tokens=planner.tokens,
         given_up=left - planner.requests,
+        ended_again=ended_again,
         limits_factor=call.limits_factor,
         max_requests=ceiling.requests,
         max_bytes=ceiling.bytes,
@@ -149,28 +156,38 @@ def _first_routes(reader: SegmentReader, call: PlanRound, stop: threading.Event)
     return routes, int(np.count_nonzero(routes))
 
 
-def _next_routes(store: Store, manifest: JobManifest, call: PlanRound, stop: threading.Event) -> tuple[Routes, int]:
+def _next_routes(
+    store: Store, manifest: JobManifest, call: PlanRound, stop: threading.Event
+) -> tuple[Routes, int, int]:
+    """(routes, requests that have no answer, those of them that are given up for `call.once_more` alone)."""
     by_class = np.zeros(len(ERROR_CLASSES), np.uint8)
     for error_class, action in call.actions.items():
         if action is FailureAction.resubmit:
             by_class[ERROR_CLASS_CODE[error_class]] = BATCH
         elif action is FailureAction.sync:
             by_class[ERROR_CLASS_CODE[error_class]] = SYNC
+    once = np.zeros(len(ERROR_CLASSES), np.bool_)
+    once[[ERROR_CLASS_CODE[error_class] for error_class in call.once_more]] = True
     routes = np.zeros(manifest.requests, np.uint8)
-    left = np.zeros(manifest.requests, np.bool_)
+    before = np.zeros(manifest.requests, np.uint8)
+    # Asked for anew: a batch of an earlier round may have settled after the previous one was planned.
+    for done, unexplained in ended_before(store, call.job, call.round - 1):
+        check(stop)
+        before[done] |= _ANSWERED
+        before[unexplained] |= _UNEXPLAINED
+    left = ended_again = 0
     for indices, classes, alike in left_by_round(store, call.job, call.round - 1):
         check(stop)
         chosen = by_class[classes]
         # In a batch together, nobody could tell their lines apart the next time, and they would be paid for nothing.
         chosen[alike & (chosen == BATCH)] = SYNC if call.escalate else NOT_PLANNED
+        answered = before[indices] & _ANSWERED > 0
+        again = once[classes] & (before[indices] & _UNEXPLAINED > 0) & (chosen != NOT_PLANNED) & ~answered
+        chosen[again | answered] = NOT_PLANNED
         routes[indices] = chosen
-        left[indices] = True
-    # A batch of an earlier round may have settled after the previous one was planned.
-    for indices in answered_before(store, call.job, call.round - 1):
-        check(stop)
-        routes[indices] = NOT_PLANNED
-        left[indices] = False
-    return routes, int(np.count_nonzero(left))
+        left += len(indices) - int(np.count_nonzero(answered))
+        ended_again += int(np.count_nonzero(again))
+    return routes, left, ended_again
 
 
 def _note_answered(store: Store, call: PlanRound, plan: RoundPlan, stop: threading.Event) -> None:

@@ -82,6 +82,9 @@ class PlanRound(Message):
     round: int
     first_route: Route = Route.batch
     actions: dict[ErrorClass, FailureAction] = Field(default_factory=dict)
+    once_more: list[ErrorClass] = Field(default_factory=list)
+    """Classes of which a request is given up, whatever its action, if it has ended in one of `states.UNEXPLAINED` in an
+    earlier round as well."""
     limits_factor: float = 1.0
     """Shards may hold this share of the limits: halved after a provider found one too large."""
     canary_requests: int = 0

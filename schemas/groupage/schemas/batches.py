@@ -47,6 +47,8 @@ class RoundPlan(Message):
     requests: int
     tokens: int = 0
     given_up: int = 0
+    ended_again: int = 0
+    """Of them: requests that were given up for `PlanRound.once_more` alone, so that planning is the first to know."""
     limits_factor: float = 1.0
     max_requests: int | None = None
     """Half of the largest shard that was refused as too large in an earlier round: a ceiling for this and all later ones."""

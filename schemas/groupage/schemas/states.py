@@ -126,6 +126,10 @@ class ErrorClass(StrEnum):
     unknown = "unknown"
 
 
+UNEXPLAINED = frozenset({ErrorClass.missing, ErrorClass.unreadable, ErrorClass.unknown})
+"""Nobody knows why the request has no answer (docs/cases.md PF-08): each try may have been billed."""
+
+
 class FailureAction(StrEnum):
     """What the failure policy does with the unanswered requests of one error class."""
 

@@ -5,8 +5,16 @@ from itertools import pairwise
 
 import pytest
 from groupage.schemas import Decision, ErrorClass, FailureAction, Health, JobPolicy, Route, ShardReport
+from groupage.schemas.states import UNEXPLAINED
 from groupage.workflows.policy.escalation import Clock, Evidence, Work
-from groupage.workflows.policy.failures import ONCE_MORE, PERMANENT, SYNC_ROUNDS, decide_actions, takes_none
+from groupage.workflows.policy.failures import (
+    PERMANENT,
+    SYNC_ROUNDS,
+    decide_actions,
+    once_more,
+    takes_none,
+    unexplained_by_rounds,
+)
 from groupage.workflows.policy.health import job_health
 from groupage.workflows.policy.pace import (
     SYNC_SHARD_REQUESTS,
@@ -79,10 +87,42 @@ def test_every_class_gets_an_action_and_the_bounds_hold(unanswered, rounds, sync
             assert action is FailureAction.ask
 
 
-@pytest.mark.parametrize("error_class", sorted(ONCE_MORE))
-def test_what_nobody_can_explain_is_tried_once_more_only(error_class):
-    assert decide({error_class: 1}, rounds_sent=1)[error_class] is FailureAction.resubmit
-    assert decide({error_class: 1}, rounds_sent=2)[error_class] is FailureAction.give_up
+ENDINGS = sorted(set(ErrorClass) - PERMANENT - {ErrorClass.account, ErrorClass.not_sent})
+"""In which a request ends that was sent, is not at fault, and may go again."""
+
+
+@given(st.lists(st.sampled_from(ENDINGS), min_size=1, max_size=8), st.integers(1, 8), st.booleans())
+def test_PF_08_a_request_gets_one_try_after_its_first_unexplained_end_whatever_came_before(endings, most, escalate):
+    by_batch = by_sync = unexplained = 0
+    action = FailureAction.resubmit
+    for ending in endings:
+        by_batch, by_sync = by_batch + (action is FailureAction.resubmit), by_sync + (action is FailureAction.sync)
+        rounds = {"rounds_sent": by_batch, "rounds_planned": by_batch, "sync_rounds": by_sync}
+        route = Route.sync if by_sync else Route.batch
+        bounds = {**rounds, "max_rounds": most, "escalate": escalate, "route": route}
+        action = decide({ending: 1}, **bounds)[ending]
+        assert action is decide({ErrorClass.transient: 1}, **bounds)[ErrorClass.transient], "bounded as all others are"
+        if ending in once_more() and unexplained:
+            action = FailureAction.give_up
+        unexplained += ending in UNEXPLAINED
+        if action is FailureAction.give_up:
+            break
+    assert unexplained <= 2
+
+
+@given(st.sets(st.sampled_from(list(ErrorClass))))
+def test_a_person_can_insist_on_what_nobody_can_explain(insist):
+    assert once_more(frozenset(insist)) == UNEXPLAINED - insist
+
+
+@given(counts, st.integers(0, 5), st.sets(st.sampled_from(sorted(UNEXPLAINED))))
+def test_where_requests_are_not_told_apart_the_third_try_of_all_ends(unanswered, rounds, insist):
+    actions = decide(unanswered)
+    changed = unexplained_by_rounds(actions, rounds, frozenset(insist))
+    assert changed.keys() == actions.keys()
+    for error_class, action in changed.items():
+        ends = rounds >= 2 and error_class in UNEXPLAINED - insist
+        assert action is (FailureAction.give_up if ends else actions[error_class])
 
 
 def test_a_person_can_insist_on_a_permanent_class():

@@ -7,9 +7,17 @@ from datetime import datetime
 
 from groupage.schemas import ErrorClass, FailureAction, JobPolicy, JobSpec, Route
 from groupage.schemas.activity_calls import PlanRound
+from groupage.schemas.states import UNEXPLAINED
 from groupage.workflows.memory import JobMemory, RoundMemory, close_round
 from groupage.workflows.policy.escalation import choose_route
-from groupage.workflows.policy.failures import LATE_CLASSES, LIMITS_HALVINGS, decide_actions, is_barren
+from groupage.workflows.policy.failures import (
+    LATE_CLASSES,
+    LIMITS_HALVINGS,
+    decide_actions,
+    is_barren,
+    once_more,
+    unexplained_by_rounds,
+)
 from groupage.workflows.policy.pace import shard_requests, sync_shard_requests
 from groupage.workflows.steps import clock, sync_until, work
 
@@ -35,6 +43,7 @@ def plan_next(memory: JobMemory, spec: JobSpec, now: datetime, job: PlanRound) -
             "round": memory.rounds_planned,
             "first_route": route,
             "actions": memory.actions,
+            "once_more": memory.once_more,
             "limits_factor": memory.limits_factor,
             "canary_requests": policy.canary_requests,
             "escalate": policy.escalate,
@@ -51,6 +60,12 @@ def account_was_cleared(memory: JobMemory) -> bool:
     return memory.current is not None and memory.current.account_cleared > 0
 
 
+def some_are_unexplained(memory: JobMemory) -> bool:
+    """Whether the current round, not the first one, left requests that are tried once more."""
+    current = memory.current
+    return current is not None and memory.rounds_planned > 1 and bool(UNEXPLAINED & current.unanswered.keys())
+
+
 def _count_round(memory: JobMemory, current: RoundMemory, *, no_try: bool) -> None:
     """What the round counts as: only what was sent is a try."""
     if current.batch_shards and current.sent > current.unsent:
@@ -61,10 +76,13 @@ def _count_round(memory: JobMemory, current: RoundMemory, *, no_try: bool) -> No
         memory.sync_rounds += 1
 
 
-def finish_round(memory: JobMemory, policy: JobPolicy, now: datetime, *, no_try: bool = False) -> None:
+def finish_round(
+    memory: JobMemory, policy: JobPolicy, now: datetime, *, no_try: bool = False, by_request: bool = True
+) -> None:
     """The round has ended: what to do with each class of unanswered requests, or that the job is done.
 
     `no_try`: going by sync was refused for the account and a person said to go on, so it counts as no sync round.
+    `by_request`: planning tells which requests have been tried once more; else that goes by the number of rounds.
     """
     current = memory.current
     if current is None:
@@ -86,8 +104,11 @@ def finish_round(memory: JobMemory, policy: JobPolicy, now: datetime, *, no_try:
         memory.ending = f"the deadline came with {memory.remainder} requests unanswered"
         close_round(memory, 0)
         return
+    insist = frozenset(memory.insist)
     actions = _actions(memory, current, policy, route, unanswered)
-    memory.insist = []
+    if not by_request:
+        actions = unexplained_by_rounds(actions, memory.rounds_sent + memory.sync_rounds, insist)
+    memory.once_more, memory.insist = sorted(once_more(insist)), []
     _take(memory, current, actions, unanswered)
 
 

@@ -21,9 +21,9 @@ from groupage.schemas.activity_calls import (
     ReadProgress,
 )
 from groupage.workflows.alarm import Alarm
-from groupage.workflows.between_rounds import account_was_cleared, finish_round, plan_next
+from groupage.workflows.between_rounds import account_was_cleared, finish_round, plan_next, some_are_unexplained
 from groupage.workflows.calls import failure_of, start
-from groupage.workflows.memory import JobArgument, JobMemory, RoundMemory, close_round, left_behind_named
+from groupage.workflows.memory import JobArgument, JobMemory, RoundMemory, close_round, give_up, left_behind_named
 from groupage.workflows.policy.pace import poll_s
 from groupage.workflows.rounds import RoundRunner
 from groupage.workflows.steps import (
@@ -84,7 +84,8 @@ class JobLife:
                 break
             await self._run_round()
             no_try = account_was_cleared(m) and workflow.patched("refused-account-is-no-try")
-            finish_round(m, self._policy, workflow.now(), no_try=no_try)
+            by_request = not some_are_unexplained(m) or workflow.patched("once-more-by-request")
+            finish_round(m, self._policy, workflow.now(), no_try=no_try, by_request=by_request)
         await self._end_earlier_rounds()
         return await self._finalize()
 
@@ -138,6 +139,7 @@ class JobLife:
             return False
         plan = await start(PLAN_ROUND, call, summary=f"split what is unanswered, round {call.round}")
         m.rounds_planned += 1
+        give_up(m, plan.ended_again)
         if not plan.batch_shards + plan.sync_shards:
             m.ending = m.ending or ""
             return False

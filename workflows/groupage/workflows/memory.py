@@ -92,6 +92,8 @@ class JobMemory(BaseModel):
     """Search attributes as upserted last."""
     current: RoundMemory | None = None
     actions: dict[ErrorClass, FailureAction] = Field(default_factory=dict)
+    once_more: list[ErrorClass] = Field(default_factory=list)
+    """Classes in which a request may end once (PlanRound)."""
     rounds_planned: int = 0
     rounds_sent: int = 0
     sync_rounds: int = 0
@@ -263,10 +265,15 @@ def _leave_behind(memory: JobMemory, names: list[str]) -> None:
             memory.left_behind_more += 1
 
 
+def give_up(memory: JobMemory, requests: int) -> None:
+    """So many requests are not sent again: they have their outcome."""
+    if requests:
+        _add(memory.outcomes, Outcome.failed, requests)
+
+
 def close_round(memory: JobMemory, given_up: int) -> None:
     """The round is over: what is given up has its outcome, everything else is sent again."""
-    if given_up:
-        _add(memory.outcomes, Outcome.failed, given_up)
+    give_up(memory, given_up)
     memory.current = None
 
 

@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 
 from groupage.schemas import ErrorClass, FailureAction, Route
+from groupage.schemas.states import UNEXPLAINED
 
 PERMANENT = frozenset({ErrorClass.invalid, ErrorClass.too_large})
 """The same bytes would fail again."""
-
-ONCE_MORE = frozenset({ErrorClass.missing, ErrorClass.unreadable, ErrorClass.unknown})
-"""Nobody knows why: tried once more (docs/cases.md PF-08), because each try may have been billed."""
 
 LATE_CLASSES = frozenset(
     {
@@ -62,7 +60,7 @@ def action_for(
     max_rounds: int,
     escalate: bool,
 ) -> FailureAction:
-    """What to do with the requests of one class after a round.
+    """What to do with the requests of one class after a round; `once_more` says of which that holds.
 
     `route` is where time allows them to go now; `rounds_sent` and `sync_rounds` count the rounds that
     were sent by batch and by sync so far.
@@ -71,13 +69,31 @@ def action_for(
         return FailureAction.give_up
     if error_class is ErrorClass.account:
         return FailureAction.ask
-    if error_class in ONCE_MORE and rounds_sent + sync_rounds >= 2:
-        return FailureAction.give_up
     if route is Route.batch and rounds_sent < max_rounds:
         return FailureAction.resubmit
     if escalate and sync_rounds < SYNC_ROUNDS:
         return FailureAction.sync
     return FailureAction.give_up
+
+
+def once_more(insist: frozenset[ErrorClass] = frozenset()) -> frozenset[ErrorClass]:
+    """Classes in which a request may end once: it is tried once more, whatever other rounds it was in.
+
+    Of a request that has ended in one of UNEXPLAINED before, those of these classes are given up. `insist` names
+    classes that a person decided to send again.
+    """
+    return UNEXPLAINED - insist
+
+
+def unexplained_by_rounds(
+    actions: Mapping[ErrorClass, FailureAction], rounds: int, insist: frozenset[ErrorClass] = frozenset()
+) -> dict[ErrorClass, FailureAction]:
+    """The actions where no request is told from another: after two rounds, all that is unexplained is given up.
+
+    Jobs that were there before requests were counted one by one have histories by this rule.
+    """
+    given_up = once_more(insist) if rounds >= 2 else frozenset()
+    return {c: FailureAction.give_up if c in given_up else action for c, action in actions.items()}
 
 
 def decide_actions(
