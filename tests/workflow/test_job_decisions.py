@@ -289,3 +289,19 @@ async def test_a_workers_full_disk_is_shown_and_the_answers_are_collected_once_t
     summary = await handle.result()
     assert summary.state is JobState.completed
     assert set(world.sent.values()) == {1}
+
+
+async def test_a_long_weekend_of_a_full_disk_costs_no_answer_however_fast_the_job_polls(jobs, world):
+    world.requests, world.disk_full_s = 10, 100 * 3600.0
+    summary = await jobs.run(deadline=timedelta(days=14), policy=JobPolicy(poll="1s"))
+    assert summary.state is JobState.completed
+    assert set(world.sent.values()) == {1}
+
+
+async def test_CL_05_answers_that_nobody_could_collect_stay_at_the_provider_and_count_as_paid(jobs, world):
+    world.requests, world.disk_full_s = 10, 12 * 86400.0
+    summary = await jobs.run(deadline=timedelta(days=14), policy=JobPolicy(poll="1s"))
+    assert summary.state is JobState.completed
+    (lost, *_) = world.batches.values()
+    assert lost.id not in [cleaned.batch_id for cleaned in world.cleaned]
+    assert any(lost.id in name for name in summary.left_behind)

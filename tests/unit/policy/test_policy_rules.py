@@ -35,7 +35,7 @@ from groupage.workflows.policy.questions import (
     mostly_failed_question,
     permanent_failures,
 )
-from groupage.workflows.policy.quota import pause_s
+from groupage.workflows.policy.quota import ATTEMPTS, pause_s
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -190,6 +190,11 @@ def test_quota_pauses_double_to_an_hour_and_are_spread():
 def test_a_quota_pause_is_short_where_polls_are_and_never_shorter_than_asked_for():
     assert pause_s(1, 1.0, "tag") < 12
     assert pause_s(1, 1.0, "tag", retry_after_s=500) == 500
+
+
+@pytest.mark.parametrize("poll_s", [1.0, 5.0, 30.0, 3600.0])
+def test_all_pauses_together_last_a_week_however_fast_the_job_polls(poll_s):
+    assert sum(pause_s(n, poll_s, "tag") for n in range(1, ATTEMPTS + 1)) > 7 * 86_400
 
 
 @pytest.mark.parametrize(

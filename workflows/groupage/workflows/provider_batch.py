@@ -41,6 +41,7 @@ with workflow.unsafe.imports_passed_through():
         needs_harvest,
         not_run,
         refused_for_quota,
+        uncollected,
         unsettled,
     )
 
@@ -322,9 +323,13 @@ class ProviderBatch:
                 failure = failure_of(error)
                 if needs_a_person(failure):
                     await self._trouble(failure)
-                # The answers are there and paid for: nothing but their loss ends the trying.
-                if failure.error_class is not ErrorClass.missing and await self._pause(failure, heed_stop=False):
-                    continue
+                # The answers are there and paid for: nothing but their loss ends the trying, for a week and more.
+                if failure.error_class is not ErrorClass.missing:
+                    if await self._pause(failure, heed_stop=False):
+                        continue
+                    return await self._finish(
+                        uncollected(self._shard, self._requests, status.batch_id, failure.message)
+                    )
                 report = not_run(
                     self._shard,
                     self._requests,

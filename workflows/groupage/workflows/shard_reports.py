@@ -37,6 +37,19 @@ def not_run(
 
 def unsettled(shard: ShardRef, requests: int, batch_id: str, reason: str) -> ShardReport:
     """Provisional: the batch was told to stop and goes on. Its requests count as cancelled until it is harvested."""
+    message = f"told to stop ({reason}) and not ended in time; late answers are waste"
+    return _unknown_answers(shard, requests, batch_id, "unsettled", message)
+
+
+def uncollected(shard: ShardRef, requests: int, batch_id: str, reason: str) -> ShardReport:
+    """The batch ended, and a week of trying did not bring its answers here. They are paid for: what the provider
+    keeps of it stays there, and each request that goes on may be paid a second time (docs/cases.md CL-05).
+    """
+    message = f"its answers could not be collected ({reason}) and lie at the provider; sent again they are paid twice"
+    return _unknown_answers(shard, requests, batch_id, "uncollected", message)
+
+
+def _unknown_answers(shard: ShardRef, requests: int, batch_id: str, code: str, message: str) -> ShardReport:
     return ShardReport(
         round=shard.round,
         shard=shard.shard,
@@ -47,11 +60,7 @@ def unsettled(shard: ShardRef, requests: int, batch_id: str, reason: str) -> Sha
         outcomes={Outcome.cancelled: requests},
         unanswered={ErrorClass.cancelled: requests},
         unsettled=True,
-        error=BatchError(
-            error_class=ErrorClass.cancelled,
-            code="unsettled",
-            message=f"told to stop ({reason}) and not ended in time; late answers are waste"[:FAILURE_MESSAGE_MAX],
-        ),
+        error=BatchError(error_class=ErrorClass.cancelled, code=code, message=message[:FAILURE_MESSAGE_MAX]),
     )
 
 
