@@ -23,6 +23,7 @@ import orjson
 from groupage.activities.answers_shared import (
     claude_extras,
     count,
+    exactly,
     ids_beside,
     make_usage,
     tool_call,
@@ -55,6 +56,10 @@ def read_result_line(line: bytes) -> Answer:
         row = _loads(line)
     except orjson.JSONDecodeError as reason:
         return unparsed(line, str(reason), _IDS, read_result_line)
+    return exactly(_read_row(row), line, _read_row)
+
+
+def _read_row(row: Any) -> Answer:
     if type(row) is not dict:
         return _unreadable(None, "not_an_object", f"the line is a JSON {type(row).__name__}, not an object")
     wire_id = row.get("custom_id")

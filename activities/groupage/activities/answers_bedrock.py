@@ -28,6 +28,7 @@ from groupage.activities.answers import read_reply as read_openai_reply
 from groupage.activities.answers_shared import (
     claude_extras,
     count,
+    exactly,
     ids_beside,
     tool_call,
     unparsed,
@@ -62,6 +63,10 @@ def read_line(line: bytes, endpoint: str) -> Answer:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as reason:
         return unparsed(line, str(reason), _IDS, lambda rest: read_line(rest, endpoint))
+    return exactly(_read_row(row), line, _read_row)
+
+
+def _read_row(row: Any) -> Answer:
     if type(row) is not dict:
         return _unreadable(None, "not_an_object", "the line is JSON, but no object")
     wire_id = row.get("recordId")
@@ -72,7 +77,12 @@ def read_line(line: bytes, endpoint: str) -> Answer:
         return _failed(wire_id, error)
     if "modelOutput" not in row:
         return _unreadable(wire_id, "no_output", "the line has neither a modelOutput nor an error")
-    return read_output(wire_id, output)
+    answer = read_output(wire_id, output)
+    if error and answer.outcome is Outcome.unreadable:
+        usage = answer.usage
+        answer = _failed(wire_id, error)
+        answer.usage = usage
+    return answer
 
 
 def read_output(wire_id: str | None, body: Any, request_id: str = "") -> Answer:

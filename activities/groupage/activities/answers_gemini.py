@@ -14,6 +14,7 @@ STOP, OTHER or no reason, and no parts                       refused: there is n
 MALFORMED_FUNCTION_CALL, MALFORMED_RESPONSE, NO_IMAGE,       failed, class unknown: another try may end
   UNEXPECTED_TOOL_CALL, TOO_MANY_TOOL_CALLS                    otherwise
 MISSING_THOUGHT_SIGNATURE                                    failed, invalid: the request lacks it
+an error beside a response in which nothing is said          failed, by that error; its usage is counted
 any other word                                               succeeded, with the word as code; refused
                                                                where nothing is said
 ===========================================================  ==========================================
@@ -27,7 +28,7 @@ from typing import Any
 
 import orjson
 from groupage.activities import answers_shared
-from groupage.activities.answers_shared import ids_beside, make_usage, tool_call, unparsed, unreadable
+from groupage.activities.answers_shared import exactly, ids_beside, make_usage, tool_call, unparsed, unreadable
 from groupage.activities.providers.base import Answer
 from groupage.activities.providers.google_errors import of_one_request, read_error
 from groupage.schemas import ErrorClass, Outcome, Usage
@@ -68,14 +69,18 @@ def read_line(line: bytes, endpoint: str) -> Answer:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as reason:
         return unparsed(line, str(reason), _IDS, lambda rest: read_line(rest, endpoint))
+    return exactly(_read_row(row), line, _read_row)
+
+
+def _read_row(row: Any) -> Answer:
     if type(row) is not dict:
         return _unreadable(None, "not_an_object", "the line is JSON, but no object")
     wire_id = row.get("key")
     if type(wire_id) is not str:
         wire_id = None
     response, error = row.get("response"), row.get("error")
-    if error and not response:
-        return failed(wire_id, None, error)
+    if error and not has_answer(response):
+        return with_usage(failed(wire_id, None, error), response)
     if response is None:
         return _unreadable(wire_id, "no_response", "the line has neither a response nor an error")
     return read_response(wire_id, response)
@@ -86,6 +91,21 @@ def read_reply(wire_id: str | None, status: int, body: Any, request_id: str = ""
     if 200 <= status <= 299:
         return read_response(wire_id, body, request_id)
     return failed(wire_id, status, body, request_id)
+
+
+def has_answer(response: Any) -> bool:
+    """Whether it says anything that the model, or a filter, said: beside an error the error counts otherwise."""
+    return type(response) is dict and any(response.get(name) for name in _SAID)
+
+
+_SAID = ("candidates", "promptFeedback", "embedding", "embeddings")
+
+
+def with_usage(answer: Answer, response: Any) -> Answer:
+    """With what the response tells all the same: what was billed is counted (CO-04, CO-05)."""
+    if type(response) is dict:
+        answer.usage, answer.model = read_usage(response), _model(response)
+    return answer
 
 
 def read_response(wire_id: str | None, body: Any, request_id: str = "") -> Answer:

@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import orjson
 from groupage.activities.providers.base import Answer
 from groupage.schemas import ErrorClass, Outcome, Usage
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
 from groupage.schemas.results import BilledUsage
+from groupage.store import answer_json
 from pydantic import TypeAdapter
 
 make_usage: Callable[[dict[str, int]], Usage] = TypeAdapter(Usage).validator.validate_python
@@ -38,7 +38,19 @@ def claude_extras(usage: dict[str, Any]) -> tuple[int, int]:
 
 def tool_call(id_: Any, name: Any, arguments: Any) -> dict[str, Any]:
     """In OpenAI's shape, so that a reader needs one way for all providers: arguments are JSON text."""
-    return {"id": id_, "type": "function", "function": {"name": name, "arguments": orjson.dumps(arguments).decode()}}
+    text = answer_json.dumps(arguments).decode()
+    return {"id": id_, "type": "function", "function": {"name": name, "arguments": text}}
+
+
+def exactly(answer: Answer, data: bytes, read: Callable[[Any], Answer]) -> Answer:
+    """The answer, read once more where its tool calls may hold numbers that orjson has altered.
+
+    `data` is the JSON that it was read from, and `read` takes its value. Numbers are data in tool calls alone: with
+    other providers than OpenAI their arguments are no text, but values.
+    """
+    if not answer.tool_calls or not answer_json.has_long_number(data):
+        return answer
+    return read(answer_json.exact(data))
 
 
 def unreadable(
@@ -58,13 +70,14 @@ def ids_beside(*keys: str) -> re.Pattern[bytes]:
 
 
 def unparsed(line: bytes, reason: str, ids: re.Pattern[bytes], read: Callable[[bytes], Answer]) -> Answer:
-    """A line that is no JSON; behind a byte order mark it is read again.
+    """A line that orjson refuses: read again as everybody else reads it, or no JSON at all.
 
     Its wire id is taken only if exactly one stands there. An id inside a prompt or an answer would stand between
     escaped quotes, so this is the line's own.
     """
-    if line.startswith(b"\xef\xbb\xbf"):
-        return read(line[3:])
+    readable = answer_json.strict(line)
+    if readable is not None:
+        return read(readable)
     found = set(ids.findall(line))
     wire_id = found.pop().decode() if len(found) == 1 else None
     try:

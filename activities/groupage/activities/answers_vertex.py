@@ -9,9 +9,10 @@ row                                           reading
 ============================================  ==========================================================
 response of Gemini's shape                    answers_gemini.py (thoughts, cached tokens: there)
 response of Claude's shape                    answers_anthropic.py
-status, and no response                       failed, by the error in the status (google_errors.py)
-neither: the request alone                    says nothing: it did not run (after expiry or cancel)
-response and status                           the response counts: it is paid for
+status or error, and no answer in a response  failed, by that error (google_errors.py); its usage is counted
+an answer beside a status or an error         the answer counts: it is paid for
+the request alone, or with nothing in         says nothing: it did not run (after expiry or cancel)
+  response, status and processed_time
 ============================================  ==========================================================
 """
 
@@ -21,8 +22,8 @@ from typing import Any
 
 import orjson
 from groupage.activities.answers_anthropic import read_message
-from groupage.activities.answers_gemini import failed, read_response
-from groupage.activities.answers_shared import ids_beside, unparsed, unreadable
+from groupage.activities.answers_gemini import failed, has_answer, read_response, with_usage
+from groupage.activities.answers_shared import exactly, ids_beside, unparsed, unreadable
 from groupage.activities.providers.anthropic_errors import classify as classify_claude
 from groupage.activities.providers.base import Answer
 from groupage.activities.providers.google_errors import WORDS, of_one_request
@@ -44,12 +45,15 @@ def read_line(line: bytes, endpoint: str) -> Answer:
         return unparsed(line, str(reason), _IDS, lambda rest: read_line(rest, endpoint))
     if type(row) is not dict:
         return unreadable(None, "not_an_object", "the line is JSON, but no object")
+    answer = exactly(_read_row(row), line, _read_row)
     request = row.get("request")
-    wire_id = _id_of(row, request)
-    answer = _read(wire_id, row)
-    if wire_id is None and type(request) is dict and request:
+    if answer.wire_id is None and type(request) is dict and request:
         answer.echo = echo_of(request)
     return answer
+
+
+def _read_row(row: dict[str, Any]) -> Answer:
+    return _read(_id_of(row, row.get("request")), row)
 
 
 def _id_of(row: dict[str, Any], request: Any) -> str | None:
@@ -62,20 +66,28 @@ def _id_of(row: dict[str, Any], request: Any) -> str | None:
 def _read(wire_id: str | None, row: dict[str, Any]) -> Answer:
     response, status = row.get("response"), row.get("status")
     error = row.get("error") or (response.get("error") if type(response) is dict else None)
-    if response and not error:
+    if (error or status) and not _has_answer(response):
+        return with_usage(_failed(wire_id, None, error or status_error(status)), response)
+    if response:
         return read_claude_or_gemini(wire_id, response)
-    if error or status:
-        return _failed(wire_id, None, error or status_error(status))
+    if row.get("request") and (response is None or not row.get("processed_time")):
+        return Answer(None, Outcome.cancelled, ErrorClass.cancelled, "not_run", says_nothing=True)
     if response is not None:
         return unreadable(wire_id, "empty_body", "the response is empty")
-    if row.get("request"):
-        return Answer(None, Outcome.cancelled, ErrorClass.cancelled, "not_run", says_nothing=True)
     return unreadable(wire_id, "no_response", "the line has neither a response nor a status")
+
+
+def _has_answer(response: Any) -> bool:
+    return has_answer(response) or _is_claudes(response)
+
+
+def _is_claudes(response: Any) -> bool:
+    return type(response) is dict and (response.get("type") == "message" or "stop_reason" in response)
 
 
 def read_claude_or_gemini(wire_id: str | None, response: Any) -> Answer:
     """By its shape: Claude's is a message with content."""
-    if type(response) is dict and (response.get("type") == "message" or "stop_reason" in response):
+    if _is_claudes(response):
         return read_message(wire_id, response)
     return read_response(wire_id, response)
 

@@ -100,6 +100,7 @@ class PlainChat:
                 or not request_id
             ):
                 return False
+            texts = _dumps({"text": text, "body": body})[1:-1]
         except (AttributeError, KeyError, TypeError, ValueError):
             return False
         counts = (model, inputs, outputs, reasoning)
@@ -107,7 +108,6 @@ class PlainChat:
         if usage is None:
             return False
         moment = self._moments.get(created) or self._moment(created)
-        texts = _dumps({"text": text, "body": body})[1:-1]
         fragment = b"".join((_HEAD, texts, usage.fragment, moment.fragment, _dumps(request_id), _TAIL))
         self._writer.add_encoded(fragment, _ROW_BEGIN.pack(index, len(fragment)) + usage.row + moment.row)
         return True

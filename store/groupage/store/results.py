@@ -6,7 +6,6 @@ effective_until, which the merge adds. So no answer is parsed or serialised a se
     ,"outcome":"succeeded","text":"...","body":{...}, ... ,"provider_ids":{...}}
 """
 
-import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import orjson
 from groupage.schemas import ErrorClass, Outcome, Route, Usage
+from groupage.store import answer_json
 from groupage.store.rows import (
     ERROR_CLASS_CODE,
     FLAG_COST,
@@ -95,7 +95,7 @@ def encode_fragment(line: ResultLine) -> bytes:
         fields["tool_calls"] = line.tool_calls
     if line.provider_ids:
         fields["provider_ids"] = line.provider_ids
-    return b"," + _dumps(fields)[1:]
+    return b"," + answer_json.dumps(fields, orjson.OPT_APPEND_NEWLINE)[1:]
 
 
 def result_row(line: ResultLine, size: int, codes: Names, models: Names) -> tuple[int, ...]:
@@ -161,31 +161,3 @@ def money(nano: int) -> str:
 def _money(nano: int | None) -> orjson.Fragment | None:
     # A JSON number with all its digits: orjson knows no Decimal, a float would round.
     return None if nano is None else orjson.Fragment(money(nano))
-
-
-def _dumps(fields: dict[str, Any]) -> bytes:
-    try:
-        return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
-    except TypeError:
-        return b"{%b}\n" % b",".join(orjson.dumps(name) + b":" + _dump_any(name, v) for name, v in fields.items())
-
-
-def _dump_any(name: str, value: Any) -> bytes:
-    """Lone surrogates and integers beyond 64 bits too: legal JSON that orjson does not write.
-
-    `body` keeps them, escaped, as it came. Texts read from it must be text: U+FFFD stands in there.
-    """
-    try:
-        return orjson.dumps(value)
-    except TypeError:
-        if name != "body":
-            value = _as_text(value)
-        return json.dumps(value, separators=(",", ":")).encode()
-
-
-def _as_text(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    if isinstance(value, dict):
-        return {_as_text(name): _as_text(v) for name, v in value.items()}
-    return [_as_text(v) for v in value] if isinstance(value, list) else value

@@ -174,6 +174,17 @@ def test_whatever_stands_at_one_place_both_ways_write_the_same(path, tmp_path):
         assert counts == same_counts
 
 
+def test_an_answer_that_is_nested_too_deeply_to_be_written_takes_the_long_way(tmp_path):
+    """It raised, and the shard was never collected."""
+    plain = orjson.dumps(row(0), option=orjson.OPT_APPEND_NEWLINE)
+    deep = plain.replace(b'"created":', b'"deep":' + b"[" * 300 + b"]" * 300 + b',"created":')
+    short, _ = read([deep], tmp_path, plain=True)
+    long, _ = read([deep], tmp_path, plain=False)
+    assert short.short == 0
+    assert short.written == long.written
+    assert orjson.loads(b"{" + short.written[0][0][1:])["outcome"] == "succeeded"
+
+
 @given(st.lists(st.tuples(st.sampled_from(sorted(PATHS)), st.sampled_from(ODD)), min_size=2, max_size=4))
 def test_whatever_stands_at_several_places_both_ways_write_the_same(tmp_path_factory, changes):
     made = copy.deepcopy(row())

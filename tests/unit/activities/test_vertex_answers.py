@@ -115,7 +115,7 @@ def test_errors_of_claudes_own_are_read_as_such():
 
 
 def test_EX_a_row_with_nothing_but_the_request_says_nothing():
-    for empty in ({}, {"response": None}, {"status": None}):
+    for empty in ({}, {"response": None}, {"status": None}, {"response": {}, "status": "", "processed_time": ""}):
         answer = read_line(orjson.dumps({"request": REQUEST | {"labels": {"groupage_id": WIRE}}, **empty}), "")
         assert (answer.says_nothing, answer.wire_id) == (True, None)
 
@@ -128,7 +128,7 @@ def test_EX_a_row_with_nothing_but_the_request_says_nothing():
         (b'["no object"]', "not_an_object", None),
         (b"{}", "no_response", None),
         (b"7", "not_an_object", None),
-        (row(response={}), "empty_body", WIRE),
+        (row(response={}, processed_time="2026-11-29T00:00:00Z"), "empty_body", WIRE),
         (row(response={"odd": 1}), "not_an_answer", WIRE),
         (row(response="text"), "empty_body", WIRE),
         (b'{"a":"\\"groupage_id\\":\\"x\\""', "not_json", None),

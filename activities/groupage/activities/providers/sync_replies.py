@@ -4,11 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import orjson
+from groupage.activities.answers_shared import exactly, unreadable
 from groupage.activities.providers.base import Answer, SyncCall
 from groupage.schemas import ErrorClass, Outcome
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
 from groupage.schemas.secrets import redacted
+from groupage.store import answer_json
 
 
 def no_reply(call: SyncCall, error_class: ErrorClass, code: str, message: str) -> Answer:
@@ -42,14 +44,17 @@ def read_sync(
         # Some servers repeat a key that they refuse; this body is kept.
         content = redacted(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
     try:
-        body: Any = orjson.loads(content)
+        body: Any = answer_json.loads(content)
     except orjson.JSONDecodeError:
         if 200 <= status <= 299:
+            if answer_json.strict(content.decode("utf-8", "replace").encode()) is not None:
+                # An answer, and paid for: as a line of a result file that is not UTF-8 (RP-12).
+                return unreadable(call.wire_id, "not_utf8", f"status {status}, but the answer is not UTF-8")
             # A gateway's page, or an answer cut in its middle (PO-22).
             message = f"status {status}, but the answer is not JSON"
             return no_reply(call, ErrorClass.transient, "not_json", message)
         body = content[:FAILURE_MESSAGE_MAX].decode("utf-8", "replace")
-    answer = read(body)
+    answer = exactly(read(body), content, read)
     if answer.error_class is not None:
         answer.retry_after_s = answer.retry_after_s or wait_s()
     return answer
