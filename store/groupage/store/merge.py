@@ -170,7 +170,7 @@ class _Merge:
                         if cursor.done:
                             cursor.close()
                     self._counter.add(table)
-                    ledger.add(table, segment.rows, layout.ids(), layout.labels_json())
+                    writer.beside(_enter, ledger, table, segment, layout)
                     beat(part + 1)
                 writer.wait()
         finally:
@@ -305,6 +305,10 @@ class _Merge:
             code=self._no_result.code,
             message=self._no_result.message,
         )
+
+
+def _enter(ledger: LedgerWriter, table: RowTable, segment: Segment, layout: Layout) -> None:
+    ledger.add(table, segment.rows, layout.ids(), layout.labels_json())
 
 
 def _digest(manifest: JobManifest, found: list[tuple[int, int, ShardResults]], no_result: NoResult, tail: bytes) -> str:

@@ -40,17 +40,18 @@ class PartWriter:
         return self._folder / f"{part:05d}"
 
     def add(self, path: Path, pieces: list[bytes]) -> None:
-        self._submit(self._write, path, pieces)
+        self.beside(self._write, path, pieces)
 
     def finish(self, path: Path, part: int, table: RowTable) -> None:
         """The part's index goes last: it says that the part is whole."""
-        self._submit(self._upload, path, part, table)
+        self.beside(self._upload, path, part, table)
 
     def wait(self) -> None:
         while self._pending:
             self._pending.popleft().result()
 
-    def _submit(self, step: Callable[..., None], *arguments: Any) -> None:
+    def beside(self, step: Callable[..., None], *arguments: Any) -> None:
+        """Do this in the thread, too, after what was given to it before. What it raises, a later call raises."""
         while len(self._pending) >= _WAITING:
             self._pending.popleft().result()
         self._pending.append(self._pool.submit(step, *arguments))

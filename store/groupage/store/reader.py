@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import BinaryIO
 
@@ -62,14 +63,22 @@ class JobResults:
             yield parse_result(line)
 
     def copy_to(self, file: BinaryIO, max_age: timedelta | None = None) -> int:
-        """Write all lines to a file, in large pieces; returns how many bytes."""
+        """Write all lines to a file, in large pieces; returns how many bytes. One piece is written while the next
+        one is unpacked.
+        """
         size = 0
-        for part in range(self.summary.result_parts):
-            self._check_age(part, max_age)
-            name = keys.result_part(*self._at, part)
-            for data in zstd_chunks(self._store.stream(name), name):
-                file.write(data)
-                size += len(data)
+        with ThreadPoolExecutor(1, thread_name_prefix="copy") as pool:
+            written: Future[int] | None = None
+            for part in range(self.summary.result_parts):
+                self._check_age(part, max_age)
+                name = keys.result_part(*self._at, part)
+                for data in zstd_chunks(self._store.stream(name), name):
+                    if written is not None:
+                        written.result()
+                    written = pool.submit(file.write, data)
+                    size += len(data)
+            if written is not None:
+                written.result()
         return size
 
     def rows(self) -> Iterator[RowTable]:
