@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from groupage.emulator.answers import expected_text, question_of
 from groupage.emulator.bedrock.jobs import id_of as bedrock_id
-from groupage.emulator.faults import CALLS
+from groupage.emulator.faults import CallName
 from groupage.emulator.gemini.names import code_of as gemini_code
 from groupage.emulator.process import EmulatorProcess
 from groupage.emulator.vertex.jobs import number as vertex_number
@@ -34,7 +34,8 @@ from tests.side_by_side.servers import (
 )
 
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
-_FILES = frozenset(name for name in CALLS if name.startswith(("files.", "uploads.")))
+_CALLS: frozenset[str] = frozenset(get_args(CallName))
+_FILES = frozenset(name for name in _CALLS if name.startswith(("files.", "uploads.")))
 _SUFFIX_LENGTH = len("-x01234567")
 
 
@@ -87,7 +88,7 @@ class Provider:
     keyed: bool = True
     waits: Mapping[str, str] = field(default_factory=dict)
     endpoints: tuple[str, ...] = (CHAT,)
-    calls: frozenset[str] = frozenset(CALLS)
+    calls: frozenset[str] = _CALLS
 
     @property
     def dialect(self) -> str:
@@ -235,7 +236,7 @@ _ALL = (
         cancel=lambda id_: ("POST", f"/v1/messages/batches/{id_}/cancel"),
         tagged=False,
         waits={"GROUPAGE_PROVIDERS__ANTHROPIC__INLINE_CREATE_TIMEOUT_S": "4"},
-        calls=frozenset(CALLS) - _FILES | {"files.content", "files.delete"},
+        calls=_CALLS - _FILES | {"files.content", "files.delete"},
     ),
     Provider(
         label="bedrock",
@@ -249,7 +250,7 @@ _ALL = (
         store="s3",
         objects=s3_objects,
         emulator={"min_records": 5},
-        calls=frozenset(CALLS) - _FILES | {"files.create", "files.content"},
+        calls=_CALLS - _FILES | {"files.create", "files.content"},
     ),
     Provider(
         label="vertex",
@@ -263,7 +264,7 @@ _ALL = (
         variables=_vertex_variables,
         store="gcs",
         objects=gcs_objects,
-        calls=frozenset(CALLS) - _FILES | {"files.create", "files.content", "files.delete"},
+        calls=_CALLS - _FILES | {"files.create", "files.content", "files.delete"},
         **_VERTEX,
     ),
     Provider(

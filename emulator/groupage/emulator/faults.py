@@ -13,23 +13,6 @@ import orjson
 from groupage.schemas import Duration, parse_duration
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-CALLS = (
-    "files.create",
-    "files.retrieve",
-    "files.list",
-    "files.content",
-    "files.delete",
-    "batches.create",
-    "batches.retrieve",
-    "batches.list",
-    "batches.cancel",
-    "uploads.create",
-    "uploads.part",
-    "uploads.complete",
-    "uploads.cancel",
-    "sync",
-    "identity.token",
-)
 CallName = Literal[
     "files.create",
     "files.retrieve",

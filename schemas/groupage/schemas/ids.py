@@ -17,7 +17,6 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-WIRE_ID_MAX = 63
 OWNER_LENGTH = 6
 JOB_LENGTH = 13
 

@@ -29,11 +29,6 @@ class SpooledInput:
     """The first PROBLEMS_SHOWN rejected lines, each "line N: ..."."""
 
     @property
-    def body_bytes(self) -> int:
-        """Sum of the accepted requests' bodies."""
-        return sum(group.bytes for group in self.groups)
-
-    @property
     def tokens(self) -> int:
         return sum(group.tokens for group in self.groups)
 

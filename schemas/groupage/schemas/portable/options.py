@@ -47,7 +47,6 @@ A route (service_tier) is chosen by the job, not by its requests: its defaults s
 """
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-TOOL_NAME_MAX = 64
 
 
 def says_nothing(name: str, value: Any) -> bool:

@@ -46,7 +46,6 @@ PRIOR_WEIGHT = 4.0
 TURNAROUNDS_KEPT = 32
 """Past turnarounds that a job carries along: enough for deciles, small in a payload."""
 
-LONGEST_S = 604_800.0
 POLLS_PER_TURNAROUND = 120
 """Who polls every half second expects batches of a minute: an emulator or an own server."""
 
@@ -106,28 +105,6 @@ def finish_probability(
     needed_s = elapsed_s * (1.0 - completed_share) / completed_share
     by_counts = within_s / (within_s + needed_s)
     return (by_age + by_counts) / 2.0
-
-
-def still_needed_s(
-    turnarounds: Sequence[float],
-    *,
-    elapsed_s: float,
-    completed_share: float = 0.0,
-    quantile: float = 0.5,
-    typical_s: float = MEDIAN_S,
-) -> float:
-    """Seconds until such a batch has ended with probability `quantile`, at most LONGEST_S."""
-    low, high = 0.0, LONGEST_S
-    for _ in range(40):
-        middle = (low + high) / 2.0
-        chance = finish_probability(
-            turnarounds, elapsed_s=elapsed_s, within_s=middle, completed_share=completed_share, typical_s=typical_s
-        )
-        if chance >= quantile:
-            high = middle
-        else:
-            low = middle
-    return high
 
 
 def remember(turnarounds: Sequence[float], seconds: float) -> list[float]:
