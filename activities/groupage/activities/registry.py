@@ -69,6 +69,10 @@ def _dialect(catalog: Catalog, provider: str) -> str:
     return facts.dialect if facts else ""
 
 
+def _usable(catalog: Catalog) -> list[str]:
+    return [each for each in catalog.providers if _dialect(catalog, each) in ADAPTERS]
+
+
 class Context:
     """The opened store, this deployment's owner code and the provider adapters, made at first use.
 
@@ -105,11 +109,9 @@ class Context:
                 code="unknown_profile",
                 hint=f"add it to the worker's settings as providers.{name}/{profile}",
             )
-        catalog = load_catalog(settings.catalog)
-        facts = catalog.get(settings.kind or name)
-        factory = ADAPTERS.get(facts.dialect) if facts else None
+        factory = ADAPTERS.get(_dialect(load_catalog(settings.catalog), settings.kind or name))
         if factory is None:
-            usable = ", ".join(each for each in catalog.providers if _dialect(catalog, each) in ADAPTERS)
+            usable = ", ".join(_usable(load_catalog(settings.catalog)))
             raise ProviderError(
                 f"no adapter is known for provider {name!r}",
                 error_class=ErrorClass.account,
@@ -119,6 +121,16 @@ class Context:
         made = factory(name, settings)
         self._providers[name, profile] = made
         return made
+
+    def known_providers(self) -> list[str]:
+        """What jobs may name here: what the catalogs say an adapter of, and what the settings say is like one of those."""
+        known = _usable(load_catalog(self.settings.catalog))
+        for name, given in self.settings.providers.items():
+            provider = name.partition("/")[0]
+            catalog = load_catalog(given.catalog or self.settings.catalog)
+            if _dialect(catalog, given.kind or provider) in ADAPTERS:
+                known.append(provider)
+        return list(dict.fromkeys(known))
 
     def window_of(self, job: JobRef) -> Window:
         """How long the doubt about a create call may last."""

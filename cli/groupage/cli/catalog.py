@@ -41,20 +41,26 @@ def _each(facts: ProviderFacts) -> list[tuple[str, Fact[Any]]]:
 
 def _document(catalog: Catalog, name: str, model: str) -> dict[str, Any]:
     facts = _known(catalog, name, model)
-    told = {
-        key: fact.model_dump(mode="json") | {"source": catalog.sources.get(fact.source, fact.source)}
-        for key, fact in _each(facts)
-    }
+    told = {key: _told(catalog, fact) for key, fact in _each(facts)}
     models = {} if model else {pattern: _differences(catalog, name, pattern) for pattern in catalog.patterns(name)}
     return {"title": facts.title, "dialect": facts.dialect, "facts": told, "models": models}
 
 
 def _differences(catalog: Catalog, name: str, pattern: str) -> dict[str, Any]:
     """What is said of models of one pattern alone."""
-    return {
-        key: fact.model_dump(mode="json") | {"source": catalog.sources.get(fact.source, fact.source)}
-        for key, fact in catalog.said_of(name, pattern).items()
-    }
+    return {key: _told(catalog, fact) for key, fact in catalog.said_of(name, pattern).items()}
+
+
+def _told(catalog: Catalog, fact: Fact[Any]) -> dict[str, Any]:
+    """The fact; `file` is the user's, where it is from there."""
+    told: dict[str, Any] = fact.model_dump(mode="json") | {"source": catalog.sources.get(fact.source, fact.source)}
+    return told | ({"file": str(catalog.path)} if catalog.is_users(fact) else {})
+
+
+def _of_models(catalog: Catalog, name: str, model: str) -> list[Fact[Any]]:
+    """What is said of some models alone, where it is not asked for one."""
+    patterns = () if model else catalog.patterns(name)
+    return [fact for pattern in patterns for fact in catalog.said_of(name, pattern).values()]
 
 
 def _facts(console: Console, catalog: Catalog, name: str, model: str) -> None:
@@ -68,30 +74,39 @@ def _facts(console: Console, catalog: Catalog, name: str, model: str) -> None:
 
 def _row(catalog: Catalog, key: str, fact: Fact[Any]) -> tuple[str, str, str, str]:
     notes = [text for text in ("unsure" if fact.unsure else "", fact.note) if text]
-    return key, _shown(fact.value), catalog.sources.get(fact.source, fact.source), "; ".join(notes)
+    source = catalog.sources.get(fact.source, fact.source)
+    if catalog.is_users(fact) and source != str(catalog.path):
+        source = f"{catalog.path}: {source}"
+    return key, _shown(fact.value), source, "; ".join(notes)
 
 
 def _overview(console: Console, catalog: Catalog, model: str) -> None:
+    def marked(text: str, *facts: Fact[Any]) -> str:
+        return f"{text} *" if any(map(catalog.is_users, facts)) else text
+
     rows = []
     for name in catalog.providers:
         facts = _known(catalog, name, model)
         limits = facts.limits()
+        requests = _shown(limits.max_requests)
+        if limits.min_requests > 1:
+            requests = f"{limits.min_requests:,} to {requests}"
         rows.append(
             (
-                name,
+                marked(name, *(fact for _, fact in _each(facts)), *_of_models(catalog, name, model)),
                 facts.title,
                 facts.dialect,
-                f"{limits.min_requests:,} to {limits.max_requests:,}"
-                if limits.min_requests > 1
-                else _shown(limits.max_requests),
-                f"{limits.max_bytes // 1_000_000:,} MB",
-                _shown(facts.windows.value),
-                f"{facts.batch_discount.value:.0%}",
-                facts.cache_in_batch.value,
+                marked(requests, facts.min_requests, facts.max_requests),
+                marked(f"{limits.max_bytes // 1_000_000:,} MB", facts.max_bytes),
+                marked(_shown(facts.windows.value), facts.windows),
+                marked(f"{facts.batch_discount.value:.0%}", facts.batch_discount),
+                marked(facts.cache_in_batch.value, facts.cache_in_batch),
             )
         )
     columns = ("provider", "", "adapter", "requests", "bytes", "window", "off", "cache")
     console.table("", columns, rows)
+    if catalog.path is not None:
+        console.say(f"* by {catalog.path}: marked providers have facts from there")
     console.hint("groupage catalog PROVIDER prints all that is known of one, and from where")
 
 

@@ -16,6 +16,7 @@ from groupage.client import Job
 from groupage.client.config import load_settings, temporal_connect_config
 from groupage.client.connection import is_polled, open_configured_store
 from groupage.client.job import read_summary
+from groupage.client.providers import check_known
 from groupage.client.submission import accept, spooled_input, start_job
 from groupage.schemas import JobManifest, Summary
 from groupage.schemas.catalog import load_catalog
@@ -65,7 +66,7 @@ def run_job(options: JobOptions, *, output: str, worker: bool, as_json: bool) ->
                 if worker:
                     check_provider(settings, store, options.provider, options.profile)
                 else:
-                    _note_unknown(options, settings, console)
+                    await _check_known(options, settings, store, console)
                 handing_in = _HandingIn(options, spooled, spool, progress)
                 summary = await _run_to_end(handing_in, settings, console, output=output, worker=worker)
             else:
@@ -107,7 +108,7 @@ def submit_job(options: JobOptions, *, as_json: bool) -> int:
     async def work() -> int:
         async with AsyncExitStack() as spool:
             spooled = await _spool(options, settings, spool)
-            _note_unknown(options, settings, console)
+            await _check_known(options, settings, await open_configured_store(settings), console)
             handing_in = _HandingIn(options, spooled, spool, Progress())
             manifest, started, queue, polled = await run_with_stack(settings, handing_in.submit, workers=None)
         name = f"{manifest.tenant}/{manifest.key}"
@@ -212,10 +213,12 @@ async def _ended_before(options: JobOptions, spooled: SpooledInput, store: Store
     return await asyncio.to_thread(read_summary, store, options.tenant, key)
 
 
-def _note_unknown(options: JobOptions, settings: Settings, console: Console) -> None:
-    """A worker elsewhere may know more providers than this process."""
+async def _check_known(options: JobOptions, settings: Settings, store: Store, console: Console) -> None:
+    """A worker elsewhere may know more providers than this process. Raises UsageError where none does."""
     configured = {name.partition("/")[0] for name in settings.providers}
-    if options.provider not in configured and load_catalog(settings.catalog).get(options.provider) is None:
+    if options.provider in configured or load_catalog(settings.catalog).get(options.provider) is not None:
+        return
+    if not await asyncio.to_thread(check_known, store, options.provider):
         console.say(f"provider {options.provider} is neither in the catalog nor in the settings here")
         console.hint("its worker must know it; `groupage catalog` lists what everybody knows")
 

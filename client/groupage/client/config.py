@@ -42,6 +42,9 @@ ADAPTERS_PREFIXES = tuple(
 )
 """Variables that adapters and tests read themselves."""
 
+_PATHS = ("state_dir", "store", "catalog")
+"""Settings that may be a path."""
+
 log = logging.getLogger(__name__)
 _warned: set[str] = set()
 
@@ -131,7 +134,27 @@ def read_file(path: Path, kind: type[BaseSettings]) -> dict[str, Any]:
             raise UsageError(
                 f"{path}{_line_of(name, text)}: there is no setting {name}{meant}", hint=f"known: {', '.join(known)}"
             )
-    return values
+    return _beside(path.parent, values)
+
+
+def _beside(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """The file's values, paths in it being relative to its own folder: where a command is run from must not matter."""
+
+    def placed(value: Any) -> Any:
+        if not isinstance(value, str) or not value or "://" in value:
+            return value
+        return str(folder.absolute() / Path(value).expanduser())
+
+    found = {name: placed(value) if name in _PATHS else value for name, value in values.items()}
+    profiles = found.get("providers")
+    if isinstance(profiles, dict):
+        found["providers"] = {
+            name: given | {"catalog": placed(given["catalog"])}
+            if isinstance(given, dict) and "catalog" in given
+            else given
+            for name, given in profiles.items()
+        }
+    return found
 
 
 def _line_of(name: str, text: str) -> str:
@@ -172,7 +195,7 @@ def load_settings(kind: type[S], **given: Any) -> S:
         ) from error
     except ValidationError as error:
         found = "; ".join(
-            f"{_told_by(problem['loc'])}: {problem['msg'].removeprefix('Value error, ')}" for problem in error.errors()
+            f"{told_by(problem['loc'])}: {problem['msg'].removeprefix('Value error, ')}" for problem in error.errors()
         )
         raise UsageError(
             f"settings are wrong: {found}", hint="mend it there; `groupage doctor` tells which file is read"
@@ -185,8 +208,8 @@ def load_settings(kind: type[S], **given: Any) -> S:
     return settings
 
 
-def _told_by(place: tuple[int | str, ...]) -> str:
-    """`store_options (GROUPAGE_STORE_OPTIONS)`, or with the file and line."""
+def told_by(place: tuple[int | str, ...]) -> str:
+    """Where a setting comes from: `store_options (GROUPAGE_STORE_OPTIONS)`, or with the file and line."""
     name = ".".join(str(part) for part in place)
     variable = PREFIX + str(place[0]).upper()
     if any(each.upper() == variable or each.upper().startswith(f"{variable}__") for each in os.environ):

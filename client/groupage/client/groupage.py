@@ -14,6 +14,7 @@ from typing import Any, Self
 from groupage.client.config import ClientSettings, load_settings
 from groupage.client.connection import Connection, connect_temporal, open_configured_store, task_queue_of
 from groupage.client.job import Job
+from groupage.client.providers import check_known
 from groupage.client.submission import Requests, accept, check_terms, job_name, spooled_input, start_job
 from groupage.schemas import DEFAULT_ENDPOINT, JobPolicy
 from groupage.schemas.errors import GroupageError, UnknownJob
@@ -82,6 +83,7 @@ class Groupage:
             labels=labels,
             policy=policy,
         )
+        await asyncio.to_thread(check_known, self.store, provider)
         async with spooled_input(
             requests, provider=provider, model=model, endpoint=endpoint, on_invalid=terms.policy.on_invalid
         ) as spooled:

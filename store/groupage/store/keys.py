@@ -3,6 +3,7 @@
 ::
 
     deployment.json                                       who this store belongs to
+    _providers/{provider}                                 its workers know it (known.py)
     {tenant}/jobs/{job}/requests/manifest.json            put once: makes the job accepted
                                 /{segment}.jsonl.zst      canonical requests
                                 /{segment}.idx            one 16-byte row a request

@@ -71,6 +71,80 @@ def test_a_misspelt_or_wrong_setting_is_named(
         load_settings(Settings)
 
 
+OWN = '[providers.mine]\ndialect = "openai"\nmax_requests = 3\n'
+
+
+def test_a_catalog_beside_the_settings_file_is_found_from_anywhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    file = tmp_path / "conf" / "config.toml"
+    file.write_text('catalog = "mine.toml"\nstore = "data"\n[providers.openai]\ncatalog = "other.toml"\n')
+    # A byte order mark means nothing.
+    (tmp_path / "conf" / "mine.toml").write_bytes(b"\xef\xbb\xbf" + OWN.encode())
+    (tmp_path / "conf" / "other.toml").write_text(OWN)
+    monkeypatch.setenv("GROUPAGE_CONFIG", str(file))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    settings = load_settings(Settings)
+    assert settings.catalog == tmp_path / "conf" / "mine.toml"
+    assert settings.providers["openai"].catalog == tmp_path / "conf" / "other.toml"
+    assert settings.store == (tmp_path / "conf" / "data").as_uri()
+    # From the environment, from where the command is run.
+    (tmp_path / "elsewhere" / "third.toml").write_text(OWN)
+    monkeypatch.setenv("GROUPAGE_CATALOG", "third.toml")
+    assert load_settings(Settings).catalog == tmp_path / "elsewhere" / "third.toml"
+    monkeypatch.setenv("GROUPAGE_CATALOG", "")
+    assert load_settings(Settings).catalog is None, "a variable that is set to nothing names no file"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "No such file"),
+        ("a directory", "Is a directory"),
+        (b"[providers.m\n", "not TOML"),
+        (b"# \xf6\n", "is not UTF-8"),
+        (b"[providers.m]\nmax_request = 1\n", "providers.m.max_request: no such key"),
+        (b"[providers.m]\nmax_requests = 1\n", "providers.m: it says no dialect"),
+    ],
+)
+@pytest.mark.parametrize("place", ["environment", "file", "profile"])
+def test_a_catalog_that_cannot_be_used_is_told_with_the_setting_that_names_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | str | None, said: str, place: str
+) -> None:
+    catalog, file = tmp_path / "mine.toml", tmp_path / "config.toml"
+    if isinstance(content, bytes):
+        catalog.write_bytes(content)
+    elif content:
+        catalog.mkdir()
+    if place == "environment":
+        monkeypatch.setenv("GROUPAGE_CATALOG", str(catalog))
+        setting = "catalog (GROUPAGE_CATALOG)"
+    else:
+        lines = {"file": "\ncatalog = 'mine.toml'\n", "profile": "[providers.openai]\ncatalog = 'mine.toml'\n"}
+        file.write_text(lines[place])
+        monkeypatch.setenv("GROUPAGE_CONFIG", str(file))
+        named = {"file": f"catalog ({file}, line 2)", "profile": f"providers.openai.catalog ({file}, line 1)"}
+        setting = named[place]
+    with pytest.raises(UsageError) as caught:
+        load_settings(Settings)
+    assert f"catalog {catalog}" in str(caught.value)
+    assert said in str(caught.value)
+    assert f"the setting is {setting}" in str(caught.value)
+    assert caught.value.hint
+
+
+def test_a_worker_tells_which_providers_jobs_may_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(OWN)
+    monkeypatch.setenv("GROUPAGE_CATALOG", str(tmp_path / "mine.toml"))
+    monkeypatch.setenv("GROUPAGE_PROVIDERS__VLLM__KIND", "openai-compatible")
+    monkeypatch.setenv("GROUPAGE_PROVIDERS__ODD__KIND", "nothing-known")
+    known = GroupagePlugin(load_settings(Settings)).context.known_providers()
+    assert {"openai", "bedrock", "mine", "vllm"} <= set(known)
+    assert "odd" not in known
+
+
 def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROUPAGE_PROVIDERS__OPENAI__API_KEY", "sk-secret")
     settings = load_settings(Settings)

@@ -7,14 +7,18 @@
 Beside workflows and activities of your own, in your own worker.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import structlog
 from groupage.activities.registry import Context, build_activities
 from groupage.client.connection import task_queue_of
+from groupage.schemas.errors import StoreError
+from groupage.store.known import tell_providers
 from groupage.workers.namespace import register_search_attributes
 from groupage.workers.settings import Settings
 from groupage.workflows import BatchJob, ProviderBatch, Sweep
@@ -23,6 +27,8 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+log = structlog.get_logger(__name__)
 
 WORKFLOWS: tuple[type, ...] = (BatchJob, ProviderBatch, Sweep)
 
@@ -45,7 +51,8 @@ def workflow_runner() -> SandboxedWorkflowRunner:
 class GroupagePlugin(SimplePlugin):
     """Data converter, workflows and activities. Connections to store and providers close with the worker.
 
-    Before a worker takes any work, the search attributes that the namespace lacks are registered.
+    Before a worker takes any work, the search attributes that the namespace lacks are registered, and the store is
+    told what providers are known here.
     """
 
     def __init__(self, settings: Settings, *, role: Role = Role.all, spool_dir: Path | None = None) -> None:
@@ -59,6 +66,7 @@ class GroupagePlugin(SimplePlugin):
             finally:
                 await self.context.close()
 
+        self._runs_activities = role is not Role.workflows
         activities: list[Callable[..., Any]] = (
             [] if role is Role.workflows else build_activities(self.context.settings, context=self.context)
         )
@@ -80,6 +88,15 @@ class GroupagePlugin(SimplePlugin):
 
         async def registered(worker: Worker) -> None:
             await register_search_attributes(worker.client)
+            if self._runs_activities:
+                await self._tell_providers()
             await next(worker)
 
         await super().run_worker(worker, registered)
+
+    async def _tell_providers(self) -> None:
+        """Clients go by it. A store that cannot be reached now is told by the next worker; jobs will say what is wrong."""
+        try:
+            await asyncio.to_thread(tell_providers, self.context.store, self.context.known_providers())
+        except StoreError as error:
+            log.warning("providers_not_told", error=str(error))

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from groupage.activities.settings import ActivitySettings, ProviderSettings
-from groupage.client.config import ClientSettings
+from groupage.client.config import ClientSettings, told_by
 from groupage.schemas import Duration
-from groupage.schemas.catalog import load_catalog
+from groupage.schemas.catalog import CatalogError, load_catalog
 from pydantic import Field, field_validator
 
 _WAITS_TYPES = {
@@ -68,15 +68,24 @@ class Settings(ClientSettings):
                     raise ValueError(f"{name}: unknown {', '.join(unknown)}; known: {', '.join(_PROVIDER_FIELDS)}")
         return value
 
+    @field_validator("providers")
+    @classmethod
+    def _readable_catalogs(cls, value: dict[str, ProviderSettings]) -> dict[str, ProviderSettings]:
+        return {
+            name: replace(given, catalog=_read_catalog(given.catalog, "providers", name, "catalog"))
+            for name, given in value.items()
+        }
+
+    @field_validator("catalog", mode="before")
+    @classmethod
+    def _no_catalog(cls, value: Any) -> Any:
+        # A variable that is set to nothing names no file.
+        return None if value == "" else value
+
     @field_validator("catalog")
     @classmethod
     def _readable_catalog(cls, value: Path | None) -> Path | None:
-        # Read at once: what is wrong in it is told when a process starts, not in the middle of a job.
-        if value is None:
-            return None
-        path = value.expanduser().absolute()
-        load_catalog(path).check()
-        return path
+        return _read_catalog(value, "catalog")
 
     @field_validator("activities")
     @classmethod
@@ -96,3 +105,15 @@ class Settings(ClientSettings):
         )
         waits: dict[str, Any] = {name: _WAITS_TYPES[name](value) for name, value in self.activities.items()}
         return replace(given, **waits)
+
+
+def _read_catalog(given: Path | None, *setting: str) -> Path | None:
+    """Its absolute path, read at once: what is wrong in it is told when a process starts, not in the middle of a job."""
+    if given is None:
+        return None
+    path = given.expanduser().absolute()
+    try:
+        load_catalog(path).check()
+    except CatalogError as error:
+        raise CatalogError(f"{error}; the setting is {told_by(setting)}", hint=error.hint) from error
+    return path

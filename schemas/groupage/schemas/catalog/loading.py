@@ -57,6 +57,21 @@ class Catalog:
         tables = [layer["providers"].get(name, _NOTHING)["models"].get(pattern, {}) for layer in self._layers]
         return {key: fact for table in tables for key, fact in table.items() if isinstance(fact, Fact)}
 
+    @cached_property
+    def _users(self) -> frozenset[int]:
+        """Which of the facts that the layers hold are the user's: by `id`, a merged one is one of them."""
+        facts: list[Fact[Any]] = []
+        for layer in self._layers[1:]:
+            tables = [*layer["dialects"].values()]
+            for provider in layer["providers"].values():
+                tables += [provider["facts"], *provider["models"].values()]
+            facts += [fact for table in tables for fact in table.values() if isinstance(fact, Fact)]
+        return frozenset(map(id, facts))
+
+    def is_users(self, fact: Fact[Any] | None) -> bool:
+        """Whether a fact that was got from here is the user's file's."""
+        return id(fact) in self._users
+
     def get(self, name: str, model: str = "") -> ProviderFacts | None:
         """None for a provider that no file knows."""
         if name not in self.providers:
@@ -135,12 +150,13 @@ PLAINEST = "openai-compatible"
 def _read(path: Path) -> Table:
     """{"sources": …, "dialects": {name: facts}, "providers": {name: {"facts": …, "models": …}}}, checked key by key."""
     try:
-        raw = tomllib.loads(path.read_text("utf-8"))
+        # Editors of some systems begin a file with a byte order mark; it means nothing.
+        raw = tomllib.loads(path.read_text("utf-8-sig"))
     except OSError as error:
-        raise CatalogError(
-            f"catalog {path}: {error.strerror or error}", hint="name a file that can be read (GROUPAGE_CATALOG)"
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CatalogError(f"catalog {path}: {error.strerror or error}", hint="name a file that can be read") from error
+    except UnicodeDecodeError as error:
+        raise CatalogError(f"catalog {path} is not UTF-8", hint="save it as UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
         raise CatalogError(f"catalog {path}: not TOML: {error}", hint="mend the file at that place") from error
     _known(path, "", raw, _SECTIONS)
     for section in _SECTIONS:

@@ -63,6 +63,25 @@ def test_a_server_of_ones_own_is_added_by_a_catalog_and_used_by_its_name(command
     assert commands.emulator.ledger()["questions_answered_more_than_once"] == 0
 
 
+@pytest.mark.timeout(240)
+def test_clients_need_no_catalog_and_a_misspelt_name_takes_no_key(commands: Commands, tmp_path: Path) -> None:
+    source, output = commands.write_input(range(10)), tmp_path / "out.jsonl"
+    worker = commands.start("dev")
+    assert worker.stderr is not None
+    assert any("stop with Ctrl-C" in line for line in worker.stderr), "it runs"
+    del commands.environment["GROUPAGE_CATALOG"]
+    options = ("-o", output, "--key", "k", "--poll", "500ms", "--deadline", "10m", "--no-worker")
+    refused = commands.call("run", source, "--provider", "mysevrer", *options)
+    assert refused.returncode == 2
+    assert "knows provider 'mysevrer' (did you mean 'myserver'?); nothing was sent" in refused.stderr
+    assert commands.call("submit", source, "--provider", "mysevrer", "--key", "k").returncode == 2
+    assert "there is no job" in commands.call("status", "k").stderr
+    done = commands.call("run", source, "--provider", "myserver", *options, timeout_s=200)
+    assert done.returncode == 0, done.stderr
+    assert "neither in the catalog" not in done.stderr
+    assert [result["outcome"] for result in read_results(output)] == ["succeeded"] * 10
+
+
 def test_a_key_that_is_missing_is_told_before_anything_is_sent(commands: Commands) -> None:
     del commands.environment["MYSERVER_KEY"]
     done = commands.call("run", commands.write_input(range(2)), "--provider", "myserver")
@@ -86,10 +105,14 @@ def test_a_catalog_that_is_wrong_ends_each_command_with_the_file_and_the_key(
 def test_the_catalog_is_printed_with_the_users_own_facts_and_where_they_are_from(commands: Commands) -> None:
     done = commands.call("catalog", "myserver", "--json")
     facts = json.loads(done.stdout)["myserver"]["facts"]
-    assert facts["max_requests"] == {
-        "value": 30, "source": commands.environment["GROUPAGE_CATALOG"], "unsure": False, "note": "",
-    }  # fmt: skip
-    assert facts["max_bytes"]["value"] == 200_000_000
+    file = commands.environment["GROUPAGE_CATALOG"]
+    assert facts["max_requests"] == {"value": 30, "source": file, "unsure": False, "note": "", "file": file}
+    assert (facts["max_bytes"]["value"], facts["max_bytes"].get("file")) == (200_000_000, None)
+    commands.environment["COLUMNS"] = "250"
+    overview = commands.call("catalog")
+    marked = {line.split()[1] for line in overview.stdout.splitlines() if " * " in line}
+    assert marked == {"myserver"}
+    assert f"* by {file}" in overview.stderr
     for arguments in ([], ["bedrock"], ["vertex", "--model", "gemini-embedding-001"]):
         done = commands.call("catalog", *arguments)
         assert done.returncode == 0, done.stderr
