@@ -37,12 +37,11 @@ _ACCOUNT_CODES = frozenset(
         "invalid_api_key",
         "invalid_organization",
         "organization_restricted",
-        "permission_denied",
-        "permission_error",
         "authentication_error",
         "billing_error",
     }
 )
+_FORBIDDEN_CODES = frozenset({"permission_denied", "permission_error"})
 _CODE_CLASSES = {
     "batch_expired": ErrorClass.expired,
     "batch_cancelled": ErrorClass.cancelled,
@@ -146,8 +145,10 @@ def classify(status: int | None, error: Any) -> tuple[ErrorClass, str, str]:
     shown = code or kind or (f"http_{status}" if status is not None else "")
     lowered = message.lower()
     known = _CODE_CLASSES.get(code) or _CODE_CLASSES.get(kind)
-    if code in _ACCOUNT_CODES or kind in _ACCOUNT_CODES or _CREDIT.search(lowered) or status in {401, 402, 403}:
+    if code in _ACCOUNT_CODES or kind in _ACCOUNT_CODES or _CREDIT.search(lowered) or status in {401, 402}:
         found = ErrorClass.account
+    elif status == 403 or code in _FORBIDDEN_CODES or kind in _FORBIDDEN_CODES:
+        found = ErrorClass.forbidden
     elif status is None:
         found = known or ErrorClass.unknown
     elif status == 0:

@@ -8,6 +8,7 @@ Retry-After runs.
 from dataclasses import dataclass, field
 
 from groupage.schemas import ErrorClass
+from groupage.schemas.limits import FORBIDDEN_IN_A_ROW
 
 THROTTLING = frozenset({ErrorClass.rate_limit, ErrorClass.transient, ErrorClass.quota})
 """Classes that mean "too much at once" or "in trouble": the limit on calls in flight is halved."""
@@ -82,6 +83,30 @@ def backoff_s(attempt: int, retry_after_s: float | None, jitter: float) -> float
     """
     grown = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(attempt - 1, 16))
     return max(grown * (0.5 + jitter / 2), retry_after_s or 0.0)
+
+
+@dataclass(slots=True)
+class Denials:
+    """Whether 403s are about the requests that they answer, or about the account: those in a row, without an answer.
+
+    They come faster than answers do. So a row of them only raises the doubt; what was under way meanwhile decides.
+    Each doubt that an answer removes doubles the row that raises the next one: such requests are among the others.
+    """
+
+    in_a_row: int = 0
+    bound: int = FORBIDDEN_IN_A_ROW
+
+    def add(self, error_class: ErrorClass | None) -> None:
+        """A call has ended; `error_class` None: with an answer. Other errors say nothing either way."""
+        if error_class is None:
+            self.bound *= 2 if self.doubtful else 1
+            self.in_a_row = 0
+        elif error_class is ErrorClass.forbidden:
+            self.in_a_row += 1
+
+    @property
+    def doubtful(self) -> bool:
+        return self.in_a_row >= self.bound
 
 
 @dataclass(slots=True)

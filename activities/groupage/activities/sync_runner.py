@@ -21,13 +21,14 @@ import numpy as np
 from groupage.activities.flushing import Flusher
 from groupage.activities.late import REPORT
 from groupage.activities.normalising import Normaliser
-from groupage.activities.pacing import RETRIED, Latency, Pace, backoff_s
+from groupage.activities.pacing import RETRIED, Denials, Latency, Pace, backoff_s
 from groupage.activities.pricing import PriceBook
 from groupage.activities.providers.base import Answer, BatchProvider, SyncCall, facts_about
 from groupage.schemas import BatchError, BatchPhase, ErrorClass, Message, Outcome, Route, ShardPlan, ShardReport
 from groupage.schemas.activity_calls import RunSyncShard
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.ids import wire_id
+from groupage.schemas.limits import FAILURE_MESSAGE_MAX
 from groupage.store import keys
 from groupage.store.objects import Store
 from groupage.store.results import ResultLine
@@ -196,6 +197,8 @@ class SyncRunner:
         self._pace = Pace(call.rpm, call.concurrency, time.monotonic())
         self._deadline = time.monotonic() + (call.deadline_at - datetime.now(UTC)).total_seconds()
         self._crash: BaseException | None = None
+        self._denials = Denials()
+        self._denial: Answer | None = None
         self.error: BatchError | None = None
         self.maybe_paid_twice = log.maybe_paid_twice
 
@@ -235,6 +238,9 @@ class SyncRunner:
                 return
             if now + self._latency.expected_s >= self._deadline and not self._open:
                 return
+            if self._in_doubt and not self._open and self._denial is not None:
+                self._stop_for(self._denial)
+                return
             wait = self._may_start_in(now)
             if item is not None and wait == 0.0:
                 self._take(item)
@@ -251,6 +257,8 @@ class SyncRunner:
     def _may_start_in(self, now: float) -> float | None:
         """Seconds; None: only once something else has ended."""
         if now + self._latency.expected_s >= self._deadline:
+            return None
+        if self._in_doubt:
             return None
         if self._flusher.unflushed >= max(64, 2 * self._call.concurrency):
             return None  # the store is slower than the provider: what is lost by a kill stays bounded
@@ -317,10 +325,7 @@ class SyncRunner:
     def _take_in(self, item: _Item, answer: Answer, now: float) -> None:
         if answer.code in MAYBE_PAID_CODES and answer.error_class is not None:
             self.maybe_paid_twice += 1
-        if answer.error_class is ErrorClass.account and self.error is None:
-            self.error = BatchError(
-                error_class=ErrorClass.account, code=answer.code[:200], message=answer.message[:1000]
-            )
+        self._look_for_refusal(answer)
         if answer.error_class in RETRIED and item.attempt < self._call.attempts:
             pause = backoff_s(item.attempt, answer.retry_after_s, random.random())  # noqa: S311  # spreads load only
             heapq.heappush(self._retries, _Item(now + pause, item.index, item.request, item.attempt + 1, answer))
@@ -328,6 +333,24 @@ class SyncRunner:
         self._done.append(item.index)
         self._normaliser.ended_at = datetime.now(UTC)
         self._flusher.add(self._normaliser.line(item.index, answer))
+
+    def _look_for_refusal(self, answer: Answer) -> None:
+        self._denials.add(answer.error_class)
+        if answer.error_class is ErrorClass.forbidden:
+            self._denial = answer
+        elif answer.error_class is ErrorClass.account:
+            self._stop_for(answer)
+
+    def _stop_for(self, answer: Answer) -> None:
+        if self.error is None and answer.error_class is not None:
+            self.error = BatchError(
+                error_class=answer.error_class, code=answer.code[:200], message=answer.message[:FAILURE_MESSAGE_MAX]
+            )
+
+    @property
+    def _in_doubt(self) -> bool:
+        """Whether calls are held back until it is known if any that is under way is answered."""
+        return self._denials.doubtful and not self._call.forbidden_alone
 
     async def _end_open(self, grace_s: float) -> None:
         """Let open calls end for a moment, then cut them off: the provider may bill those all the same."""

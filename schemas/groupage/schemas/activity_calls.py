@@ -194,6 +194,8 @@ class RunSyncShard(Message):
     attempts: int
     timeout_s: float
     deadline_at: datetime
+    forbidden_alone: bool = False
+    """A person said that what is refused with a 403 is refused for itself: the shard goes on whatever number is."""
 
 
 class FinalizeJob(Message):

@@ -20,6 +20,9 @@ SEGMENT_BYTES = 8 * 1024 * 1024
 FAILURE_MESSAGE_MAX = 1000
 """Characters of an error message kept in Temporal: failures over 4 KiB are cut by the server."""
 
+FORBIDDEN_IN_A_ROW = 5
+"""So many requests that are refused with a 403, and not one that is answered meanwhile: the account may be refused."""
+
 PROBLEMS_SHOWN = 20
 """Invalid lines that are quoted in a message; the whole list is in rejected.jsonl.zst."""
 

@@ -104,6 +104,7 @@ class ErrorClass(StrEnum):
     rate_limit  429 and its kind: the same bytes will work later
     quota       enqueued-token or batch-count quota: wait, then the same bytes
     account     key, permission, credit: stop and ask; no request is at fault
+    forbidden   a 403 to one request: its own failure where its neighbours are answered, else as account
     expired     the provider's window ended first
     cancelled   the batch was cancelled before this request ran
     missing     in no result file, though the batch ended
@@ -118,6 +119,7 @@ class ErrorClass(StrEnum):
     rate_limit = "rate_limit"
     quota = "quota"
     account = "account"
+    forbidden = "forbidden"
     expired = "expired"
     cancelled = "cancelled"
     missing = "missing"

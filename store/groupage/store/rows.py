@@ -94,6 +94,7 @@ ERROR_CLASSES: tuple[ErrorClass | None, ...] = (
     ErrorClass.unreadable,
     ErrorClass.not_sent,
     ErrorClass.unknown,
+    ErrorClass.forbidden,
 )
 ROUTES = (Route.batch, Route.flex, Route.sync)
 

@@ -188,7 +188,7 @@ def test_an_answer_of_another_endpoint_is_no_answer():
         (404, {"code": "model_not_found"}, ErrorClass.invalid),
         (413, "too big", ErrorClass.invalid),
         (401, {"code": "invalid_api_key"}, ErrorClass.account),
-        (403, {"message": "no access"}, ErrorClass.account),
+        (403, {"message": "no access"}, ErrorClass.forbidden),
         (429, {"code": "insufficient_quota"}, ErrorClass.account),
         (429, {"code": "rate_limit_exceeded"}, ErrorClass.rate_limit),
         (429, None, ErrorClass.rate_limit),

@@ -67,7 +67,7 @@ def test_RP_14_the_stop_reason_says_how_an_answer_ended(stop, outcome, code):
         ("invalid_request_error", ErrorClass.invalid),
         ("not_found_error", ErrorClass.invalid),
         ("authentication_error", ErrorClass.account),
-        ("permission_error", ErrorClass.account),
+        ("permission_error", ErrorClass.forbidden),
         ("billing_error", ErrorClass.account),
         ("request_too_large", ErrorClass.too_large),
         ("rate_limit_error", ErrorClass.rate_limit),

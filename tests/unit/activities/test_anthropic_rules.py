@@ -50,7 +50,7 @@ def error(kind, text="", code=None):
         (None, error("invalid_request_error", "This organization has been disabled."), ErrorClass.account),
         (401, error("authentication_error"), ErrorClass.account),
         (402, error("billing_error"), ErrorClass.account),
-        (403, error("permission_error"), ErrorClass.account),
+        (403, error("permission_error"), ErrorClass.forbidden),
         (404, error("not_found_error"), ErrorClass.missing),
         (404, "<html>nothing here</html>", ErrorClass.transient),
         (413, error("request_too_large"), ErrorClass.too_large),

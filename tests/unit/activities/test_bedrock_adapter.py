@@ -193,7 +193,7 @@ def test_why_a_job_failed_is_read_from_its_message(message, kind, code):
         (413, "", "", ErrorClass.too_large),
         (404, "NoSuchBucket", "", ErrorClass.account),
         (404, "404", "Not Found", ErrorClass.missing),
-        (403, "403", "Forbidden", ErrorClass.account),
+        (403, "403", "Forbidden", ErrorClass.forbidden),
         (502, "502", "Bad Gateway", ErrorClass.transient),
         (529, "529", "", ErrorClass.transient),
         (418, "teapot", "", ErrorClass.invalid),

@@ -146,7 +146,7 @@ def test_vectors_are_answers_without_text(output):
             ErrorClass.rate_limit,
         ),
         ({"errorCode": 400, "errorMessage": "Input exceeds the maximum size"}, ErrorClass.invalid),
-        ({"errorCode": 403, "errorMessage": "no access"}, ErrorClass.account),
+        ({"errorCode": 403, "errorMessage": "no access"}, ErrorClass.forbidden),
         ({"errorCode": 403, "errorMessage": "INVALID_PAYMENT_INSTRUMENT"}, ErrorClass.account),
         ({"errorCode": 408, "errorMessage": ""}, ErrorClass.transient),
         ({"errorCode": 424, "errorMessage": ""}, ErrorClass.transient),

@@ -1,7 +1,8 @@
 """Sync calls start no faster than allowed, and slow down when the provider asks for it."""
 
-from groupage.activities.pacing import Latency, Pace, backoff_s
+from groupage.activities.pacing import Denials, Latency, Pace, backoff_s
 from groupage.schemas import ErrorClass
+from groupage.schemas.limits import FORBIDDEN_IN_A_ROW
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,3 +85,29 @@ def test_the_expected_latency_covers_what_was_seen():
     for seconds in [1.0, 1.2, 0.9, 1.1] * 20:
         latency.add(seconds)
     assert 1.0 < latency.expected_s < 2.0
+
+
+ENDS = st.sampled_from([None, *ErrorClass])
+
+
+@given(st.lists(ENDS, max_size=60))
+def test_calls_are_doubted_after_a_row_of_403s_and_by_nothing_else(ends):
+    denials, row = Denials(), 0
+    for end in ends:
+        bound = denials.bound
+        denials.add(end)
+        row = 0 if end is None else row + (end is ErrorClass.forbidden)
+        assert denials.doubtful == (row >= denials.bound)
+        assert denials.bound in {bound, 2 * bound}
+        assert denials.bound == bound or end is None
+
+
+def test_an_account_that_answers_among_403s_is_doubted_more_seldom():
+    denials = Denials()
+    for bound in (FORBIDDEN_IN_A_ROW, 2 * FORBIDDEN_IN_A_ROW, 4 * FORBIDDEN_IN_A_ROW):
+        for _ in range(bound):
+            assert not denials.doubtful
+            denials.add(ErrorClass.forbidden)
+        assert denials.doubtful
+        denials.add(None)
+        assert not denials.doubtful

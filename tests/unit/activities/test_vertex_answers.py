@@ -79,7 +79,7 @@ def test_the_id_is_ours_wherever_it_stands_and_a_foreign_one_is_seen_as_foreign(
         ("Too Many Requests", "failed", "rate_limit"),
         ("error 503 of the backend", "failed", "transient"),
         ("Internal Server Error: {broken", "failed", "transient"),
-        ("PERMISSION_DENIED", "failed", "account"),
+        ("PERMISSION_DENIED", "failed", "forbidden"),
         ("NOT_FOUND: no such model", "failed", "invalid"),
         ({"code": 14, "message": "overloaded"}, "failed", "transient"),
         ("CANCELLED", "cancelled", "cancelled"),

@@ -57,7 +57,8 @@ def plan_next(memory: JobMemory, spec: JobSpec, now: datetime, job: PlanRound) -
 
 def account_was_cleared(memory: JobMemory) -> bool:
     """Whether a person has decided on a refusal of the account in the current round."""
-    return memory.current is not None and memory.current.account_cleared > 0
+    current = memory.current
+    return current is not None and (current.account_cleared > 0 or current.denied_cleared > 0)
 
 
 def some_are_unexplained(memory: JobMemory) -> bool:

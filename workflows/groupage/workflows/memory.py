@@ -14,6 +14,7 @@ from groupage.schemas.batches import NOT_TO_BE_SENT
 from groupage.schemas.signals import ShardTrouble
 from groupage.schemas.states import BatchPhase
 from groupage.schemas.written import NotesUnknown
+from groupage.workflows.policy.denials import standing_after
 from groupage.workflows.policy.estimate import remember
 from groupage.workflows.policy.questions import Question, permanent_failures
 from groupage.workflows.shard_reports import NOT_RUN
@@ -63,6 +64,17 @@ class RoundMemory(BaseModel):
     """What the first of them ran into."""
     completed_seen: int = 0
     completed_at: datetime | None = None
+    answered: int = 0
+    denials: int = 0
+    """Requests that were refused with a 403, and no answer speaks against the account's being refused."""
+    denied: int = 0
+    """Those of them about which a person is asked."""
+    denied_cleared: int = 0
+    """Those about which a person has decided."""
+    heard: tuple[int, int] = (0, 0)
+    """Batch and sync shards that had been started then: what comes of them is decided too."""
+    denial: str = ""
+    """Why the first of them was, in the provider's words."""
     at_create: int = 0
     """Of `cut`: shards of which the provider did not even make a batch."""
     unsent: int = 0
@@ -106,6 +118,8 @@ class JobMemory(BaseModel):
     cost_decided: bool = False
     judged: bool = False
     """The first shard was found good enough, or a person decided on it."""
+    forbidden_alone: bool = False
+    """A person said that what is refused with a 403 is refused for itself."""
     cutting: bool = False
     """A person said that requests are at fault, though the provider takes no batch and names none."""
     first_failed: int = 0
@@ -224,6 +238,7 @@ def _count(memory: JobMemory, current: RoundMemory, report: ShardReport) -> None
     memory.cost_usd += report.cost_usd
     memory.waste_usd += report.waste_usd
     _count_refusal(current, report)
+    _count_forbidden(current, report)
     if not current.first_error and report.unanswered:
         top = f"{report.top_errors[0][0]}" if report.top_errors else ""
         current.first_error = (report.error.message if report.error is not None else top)[:TEXT_MAX]
@@ -253,6 +268,29 @@ def _count_refusal(current: RoundMemory, report: ShardReport) -> None:
         current.sent += 1
         return
     current.refusal = current.refusal or error.message[:TEXT_MAX]
+
+
+def _is_heard(current: RoundMemory, report: ShardReport) -> bool:
+    batches, calls = current.heard
+    if report.shard < current.batch_shards:
+        return report.shard < batches
+    return report.shard - current.batch_shards < calls
+
+
+def _count_forbidden(current: RoundMemory, report: ShardReport) -> None:
+    current.answered += report.answered
+    forbidden = report.unanswered.get(ErrorClass.forbidden, 0)
+    stopped = report.error is not None and report.error.error_class is ErrorClass.forbidden
+    if _is_heard(current, report):
+        return
+    if stopped:
+        # So many in a row that the calls were stopped, whatever had been answered before.
+        current.denied += forbidden
+    else:
+        current.denials = standing_after(current.denials, forbidden, report.answered)
+    if (stopped or current.denials) and not current.denial:
+        said = [error for error, _ in report.top_errors if error.startswith(ErrorClass.forbidden)]
+        current.denial = (report.error.message if report.error is not None else "".join(said[:1]))[:TEXT_MAX]
 
 
 def _leave_behind(memory: JobMemory, names: list[str]) -> None:

@@ -207,6 +207,7 @@ class RoundRunner:
             attempts=self._policy.sync_attempts,
             timeout_s=self._policy.sync_timeout.total_seconds(),
             deadline_at=self._sync_until,
+            forbidden_alone=self._memory.forbidden_alone,
         )
         # The activity ends by itself at the deadline; the grace lets a late worker still flush what it has.
         left = max(self._sync_until - workflow.now(), timedelta(0)) + timedelta(minutes=5)

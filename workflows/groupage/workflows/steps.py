@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from groupage.schemas import DecideInput, Decision, ErrorClass, Health, JobPolicy, JobSpec, Route
 from groupage.schemas.activity_calls import Progress
 from groupage.workflows.memory import JobMemory, RoundMemory
+from groupage.workflows.policy.denials import is_the_accounts
 from groupage.workflows.policy.escalation import (
     Clock,
     Evidence,
@@ -26,6 +27,7 @@ from groupage.workflows.policy.questions import (
     Question,
     account_question,
     cost_question,
+    denied_question,
     mostly_failed_question,
     none_taken_question,
 )
@@ -102,6 +104,11 @@ def ask_about_shards(memory: JobMemory, spec: JobSpec) -> None:
         memory.question = Question.account
         memory.question_text = account_question(spec.provider, current.first_error)
         return
+    _judge_denials(current)
+    if current.denied > current.denied_cleared and not memory.forbidden_alone:
+        memory.question = Question.denied
+        memory.question_text = denied_question(spec.provider, current.denied - current.denied_cleared, current.denial)
+        return
     if memory.judged or not memory.first_requests:
         return
     text = mostly_failed_question(spec.policy, memory.first_failed, memory.first_requests, current.first_error)
@@ -109,6 +116,13 @@ def ask_about_shards(memory: JobMemory, spec: JobSpec) -> None:
         memory.question, memory.question_text = Question.mostly_failed, text
     else:
         memory.judged = True
+
+
+def _judge_denials(current: RoundMemory) -> None:
+    idle = current.done >= current.next_batch + current.next_sync
+    if is_the_accounts(current.denials, current.answered, idle=idle):
+        current.denied += current.denials
+        current.denials = 0
 
 
 def none_is_taken(memory: JobMemory) -> bool:
@@ -149,10 +163,24 @@ def apply_decision(memory: JobMemory, argument: DecideInput) -> None:
             memory.insist = [*sorted(PERMANENT), ErrorClass.unreadable]
     if question is Question.none_taken:
         _take_up_refused(memory, argument.decision)
+    if question is Question.denied and memory.current is not None:
+        _decide_on_denied(memory, memory.current, argument.decision)
     if question is Question.account and memory.current is not None:
         memory.current.account_cleared = memory.current.account_failures
         memory.insist = sorted({*memory.insist, ErrorClass.account})
         memory.rounds_free += 1
+
+
+def _decide_on_denied(memory: JobMemory, current: RoundMemory, decision: Decision) -> None:
+    """The refused go again where the permission is there now; else they have failed, and nobody is asked again."""
+    current.denied_cleared, current.denials = current.denied, 0
+    current.heard = (current.next_batch, current.next_sync)
+    memory.judged = memory.judged or memory.first_requests > 0
+    memory.rounds_free += 1
+    if decision is Decision.retry:
+        memory.insist = sorted({*memory.insist, ErrorClass.forbidden})
+    else:
+        memory.forbidden_alone = True
 
 
 def _take_up_refused(memory: JobMemory, decision: Decision) -> None:

@@ -3,8 +3,9 @@
 ======================================================  ==================================================
 what                                                    class; may a create have been accepted?
 ======================================================  ==================================================
-authentication_error, permission_error, billing_error,  account; no
-  401, 402, 403, spend limits (a 429!), credit texts
+authentication_error, billing_error, 401, 402, spend    account; no
+  limits (a 429!), credit texts
+permission_error, 403                                   forbidden; account where no request is meant; no
 429, rate_limit_error                                   rate_limit; quota where the batches' queue is full
 413, request_too_large                                  too_large; no
 404 with a JSON error                                   missing; no. Without JSON it is a gateway's: transient
@@ -19,7 +20,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from groupage.activities.providers.bad_lines import request_paths
-from groupage.activities.providers.call_errors import connection_failed, retry_after_s
+from groupage.activities.providers.call_errors import connection_failed, of_whole, retry_after_s
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
@@ -27,7 +28,8 @@ from groupage.schemas.limits import FAILURE_MESSAGE_MAX
 if TYPE_CHECKING:
     import anthropic
 
-_ACCOUNT_TYPES = frozenset({"authentication_error", "permission_error", "billing_error"})
+_ACCOUNT_TYPES = frozenset({"authentication_error", "billing_error"})
+_FORBIDDEN = "permission_error"
 _ACCOUNT_CODES = re.compile(r"spend_limit_reached|billing|on_hold|^cmek_|not_member|parent_organization|workspace_")
 """`error.details.error_code`s after which only a person can help (anthropic 2.14, types/shared). Spend limits
 come as a 429, which looks as if it passed by itself."""
@@ -60,6 +62,8 @@ def classify(status: int | None, error: Any) -> tuple[ErrorClass, str, str]:
     known = _TYPES.get(kind)
     if _is_account(status, kind, code, message.lower()):
         found = ErrorClass.account
+    elif status == 403 or kind == _FORBIDDEN:
+        found = ErrorClass.forbidden
     elif status == 413 or known is ErrorClass.too_large or code == "request_body_too_large_after_decoding":
         found = ErrorClass.too_large
     elif status == 429 or (status is None and known is ErrorClass.rate_limit):
@@ -79,7 +83,7 @@ def classify(status: int | None, error: Any) -> tuple[ErrorClass, str, str]:
 
 
 def _is_account(status: int | None, kind: str, code: str, text: str) -> bool:
-    if kind in _ACCOUNT_TYPES or status in {401, 402, 403} or _CREDIT.search(text):
+    if kind in _ACCOUNT_TYPES or status in {401, 402} or _CREDIT.search(text):
         return True
     return bool(_ACCOUNT_CODES.search(code)) and code not in _PASSING_CODES
 
@@ -110,7 +114,7 @@ def translate(error: "anthropic.AnthropicError", what: str) -> ProviderError:
         found, code, message = classify(error.status_code, body)
         return ProviderError(
             f"{what}: HTTP {error.status_code} {message or 'without a message'}",
-            error_class=found,
+            error_class=of_whole(found),
             code=code,
             status=error.status_code,
             retry_after_s=retry_after_s(error.response.headers),

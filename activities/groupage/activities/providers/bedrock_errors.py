@@ -11,9 +11,10 @@ timeout, reset, cut answer                     transient; yes
 429, Throttling..., SlowDown                   rate_limit; no
 ServiceQuotaExceededException (400)            quota; no: too many jobs, or records, are under way
 ConflictException on create                    transient; yes: its token or name is taken, by our own job
-AccessDenied..., signature, token, 401, 403,   account; no
-  KMS..., an account, role or bucket that a
-  ValidationException of a batch names
+signature, token, 401, KMS..., an account,     account; no
+  role or bucket that a ValidationException of
+  a batch names
+AccessDenied..., 403                           forbidden; account where no request is meant; no
 NoSuchBucket, a bucket elsewhere (301)         account; no: bucket and region are settings
 too few records, in a ValidationException      transient, as "too_few_records"; no
 404, ResourceNotFoundException, NoSuchKey      missing; no
@@ -31,6 +32,7 @@ from groupage.activities.providers.call_errors import (
     TOO_FEW,
     ambiguous,
     class_of_status,
+    of_whole,
     retry_after_s,
     unsendable,
 )
@@ -54,8 +56,8 @@ _BY_CODE = {
     "InternalServerException": ErrorClass.transient,
     "ServiceUnavailableException": ErrorClass.transient,
     "RequestTimeout": ErrorClass.transient,
-    "AccessDeniedException": ErrorClass.account,
-    "AccessDenied": ErrorClass.account,
+    "AccessDeniedException": ErrorClass.forbidden,
+    "AccessDenied": ErrorClass.forbidden,
     "ExpiredTokenException": ErrorClass.account,
     "ExpiredToken": ErrorClass.account,
     "UnrecognizedClientException": ErrorClass.account,
@@ -125,7 +127,7 @@ def classify(status: int | None, code: str, message: str) -> ErrorClass:
 
 def classify_call(status: int | None, code: str, message: str) -> tuple[ErrorClass, str]:
     """(class, code) of a call about a whole batch or its data: what is wrong beside its requests is told in words only."""
-    found, lowered = classify(status, code, message), message.lower()
+    found, lowered = of_whole(classify(status, code, message)), message.lower()
     if found in {ErrorClass.invalid, ErrorClass.too_large}:
         if _TOO_FEW.search(lowered):
             return ErrorClass.transient, TOO_FEW

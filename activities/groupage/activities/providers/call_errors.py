@@ -30,8 +30,13 @@ def class_of_status(status: int | None, passing: Collection[int]) -> ErrorClass:
         return ErrorClass.rate_limit
     if status >= 500 or status in passing:
         return ErrorClass.transient
-    known = {401: ErrorClass.account, 402: ErrorClass.account, 403: ErrorClass.account, 404: ErrorClass.missing}
+    known = {401: ErrorClass.account, 402: ErrorClass.account, 403: ErrorClass.forbidden, 404: ErrorClass.missing}
     return known.get(status, ErrorClass.invalid)
+
+
+def of_whole(found: ErrorClass) -> ErrorClass:
+    """The class of an error that is not one request's: what may not be done is the account's lack then."""
+    return ErrorClass.account if found is ErrorClass.forbidden else found
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> float | None:

@@ -20,6 +20,7 @@ from datetime import datetime
 from typing import Any
 
 from groupage.activities.providers.batch_objects import count_told, read_time
+from groupage.activities.providers.call_errors import of_whole
 from groupage.activities.providers.google_errors import read_error
 from groupage.schemas import BatchError, BatchPhase, BatchStatus, ErrorClass
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
@@ -125,7 +126,7 @@ def failed_batch(error: Any) -> BatchError:
     # A whole batch is not refused for a minute's rate: what was used up is the quota of batches.
     quota = found.error_class is ErrorClass.rate_limit
     return BatchError(
-        error_class=ErrorClass.quota if quota else found.error_class,
+        error_class=ErrorClass.quota if quota else of_whole(found.error_class),
         code=found.code,
         message=(found.message or "the provider gives no reason")[:FAILURE_MESSAGE_MAX],
         retry_after_s=found.retry_after_s,

@@ -7,7 +7,7 @@ shape that the SDK expects, may come from a gateway: transient, and a create may
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from groupage.activities.providers.call_errors import connection_failed, retry_after_s
+from groupage.activities.providers.call_errors import connection_failed, of_whole, retry_after_s
 from groupage.activities.providers.google_errors import GoogleError, read_error
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
@@ -54,7 +54,7 @@ def answered(response: "httpx2.Response", what: str) -> ProviderError:
     found = error_of(response)
     message = f"{what}: HTTP {status} {found.message or 'without a message'}"
     known = bool(found.word)
-    error_class = found.error_class
+    error_class = of_whole(found.error_class)
     if not known and status == 404:
         # No error object: a gateway's 404 says nothing about what the API behind it knows.
         error_class = ErrorClass.transient

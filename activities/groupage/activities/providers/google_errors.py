@@ -10,7 +10,8 @@ word (google.rpc.Code, HTTP)                                class
 INVALID_ARGUMENT (3, 400), OUT_OF_RANGE (11),               invalid; account where the key is not
   FAILED_PRECONDITION (9), UNIMPLEMENTED (12),                valid or billing is off, too_large where
   ALREADY_EXISTS (6, 409)                                     a size is over its limit
-UNAUTHENTICATED (16, 401), PERMISSION_DENIED (7, 403)       account
+UNAUTHENTICATED (16, 401)                                   account
+PERMISSION_DENIED (7, 403)                                  forbidden; account where no request is meant
 NOT_FOUND (5, 404); 403 "the File … or it may not exist"    missing; of one request: invalid
 RESOURCE_EXHAUSTED (8, 429)                                 rate_limit; quota where a day's or the
                                                               batches' quota is used up; account where
@@ -58,7 +59,7 @@ _CLASSES = {
     "DEADLINE_EXCEEDED": ErrorClass.transient,
     "NOT_FOUND": ErrorClass.missing,
     "ALREADY_EXISTS": ErrorClass.invalid,
-    "PERMISSION_DENIED": ErrorClass.account,
+    "PERMISSION_DENIED": ErrorClass.forbidden,
     "RESOURCE_EXHAUSTED": ErrorClass.rate_limit,
     "FAILED_PRECONDITION": ErrorClass.invalid,
     "ABORTED": ErrorClass.transient,
@@ -149,7 +150,7 @@ def _class_of(status: int | None, word: str, text: str, details: list[dict[str, 
     if any(detail.get("reason") in _ACCOUNT_REASONS for detail in details) or _ACCOUNT.search(text):
         return ErrorClass.account
     found = _CLASSES.get(word) or class_of_status(status, _PASSING)
-    if found is ErrorClass.account and _NO_FILE.search(text):
+    if found is ErrorClass.forbidden and _NO_FILE.search(text):
         return ErrorClass.missing
     if found is ErrorClass.rate_limit:
         return _exhausted(text, details)

@@ -8,7 +8,8 @@ timeout, reset, cut answer                    transient; yes
 408, 409, 425, 5xx (529 and bare 503 too)     transient; yes
 2xx that is no JSON object (a gateway's page) transient; yes
 429                                           rate_limit; account for insufficient_quota; quota for token limits
-401, 402, 403, credit and billing texts       account; no
+401, 402, credit and billing texts            account; no
+403                                           account; no. To one request: forbidden
 413, "too many tokens in batch", sizes        too_large; no
 404 with a JSON error                         missing; no. Without JSON it is a gateway's: transient
 400, 422, other 4xx                           invalid; no
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 from groupage.activities.answers import classify
-from groupage.activities.providers.call_errors import NOT_SENT, ambiguous, connection_failed, retry_after_s
+from groupage.activities.providers.call_errors import NOT_SENT, ambiguous, connection_failed, of_whole, retry_after_s
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
 
@@ -55,8 +56,8 @@ def classify_call(status: int | None, error: Any) -> tuple[ErrorClass, str, str]
         if status == 404:
             return ErrorClass.transient, code, message
     lowered = message.lower()
-    if found is ErrorClass.account:
-        return found, code, message
+    if of_whole(found) is ErrorClass.account:
+        return ErrorClass.account, code, message
     if code.lower() in _QUOTA_CODES or _QUOTA.search(lowered):
         return ErrorClass.quota, code, message
     sized = status in {None, 400, 413, 422}

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import orjson
-from groupage.activities.providers.call_errors import NOT_SENT, ambiguous, retry_after_s, unsendable
+from groupage.activities.providers.call_errors import NOT_SENT, ambiguous, of_whole, retry_after_s, unsendable
 from groupage.activities.providers.google_errors import GoogleError, read_error
 from groupage.activities.providers.sdk_loading import load
 from groupage.schemas import BatchError, ErrorClass
@@ -158,7 +158,7 @@ def create_failed(error: ProviderError) -> ProviderError:
 def _of_whole(found: GoogleError) -> ErrorClass:
     """The class of an error that is about a job or its data, not about one request."""
     refused = found.error_class is ErrorClass.invalid and _ACCOUNT.search(found.message.lower())
-    return ErrorClass.account if refused else found.error_class
+    return ErrorClass.account if refused else of_whole(found.error_class)
 
 
 def failed_job(error: Any) -> BatchError:

@@ -28,6 +28,7 @@ ANTHROPIC = Record(
         ({"status": 429, "code": "ramp_limit_exceeded"}, ErrorClass.rate_limit),
         ({"status": 402}, ErrorClass.account),
         ({"status": 401}, ErrorClass.account),
+        ({"status": 403}, ErrorClass.account),
         ({"status": 413}, ErrorClass.too_large),
         ({"status": 400}, ErrorClass.invalid),
     ],
@@ -39,6 +40,6 @@ ANTHROPIC = Record(
     partial=([],),
     damaged=[("claude", MODEL, [], 2)],
     listed=(False, 0),
-    sync_errors=by_status({400: ErrorClass.invalid}),
+    sync_errors=by_status({400: ErrorClass.invalid, 403: ErrorClass.forbidden}),
     lost_replies=[],
 )

@@ -74,6 +74,6 @@ AZURE = Record(
     partial=([],),
     damaged=[("deployment", DEPLOYMENT, [], 2)],
     listed=(True, 3),
-    sync_errors=by_status({400: ErrorClass.invalid}),
+    sync_errors=by_status({400: ErrorClass.invalid, 403: ErrorClass.forbidden}),
     lost_replies=[],
 )

@@ -58,7 +58,7 @@ BEDROCK = Record(
     damaged=[("claude", CLAUDE, [], 2)],
     listed=(False, 3),
     sync_errors=[
-        *by_status({400: ErrorClass.invalid, 403: ErrorClass.account, 404: ErrorClass.invalid}),
+        *by_status({400: ErrorClass.invalid, 403: ErrorClass.forbidden, 404: ErrorClass.invalid}),
         *by_status(dict.fromkeys((408, 424, 500, 503), ErrorClass.transient)),
         ({"kind": "http", "status": 400, "code": "ServiceQuotaExceededException"}, ErrorClass.quota),
         ({"kind": "http", "status": 429, "code": "ModelNotReadyException"}, ErrorClass.transient),

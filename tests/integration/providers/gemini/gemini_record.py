@@ -72,7 +72,7 @@ GEMINI = Record(
     damaged=[("flash", FLASH, [], 2)],
     listed=(True, 1),
     sync_errors=[
-        *by_status({400: ErrorClass.invalid, 403: ErrorClass.account, 404: ErrorClass.invalid}),
+        *by_status({400: ErrorClass.invalid, 403: ErrorClass.forbidden, 404: ErrorClass.invalid}),
         *by_status(dict.fromkeys((500, 503, 504), ErrorClass.transient)),
         ({"kind": "http", "status": 400, "message": "API key not valid."}, ErrorClass.account),
     ],

@@ -59,6 +59,7 @@ OPENAI = Record(
         {
             400: ErrorClass.invalid,
             401: ErrorClass.account,
+            403: ErrorClass.forbidden,
             503: ErrorClass.transient,
             529: ErrorClass.transient,
         }

@@ -79,7 +79,7 @@ VERTEX = Record(
     listed=(False, 2),
     sync_errors=[
         *by_status({400: ErrorClass.invalid, 404: ErrorClass.invalid}),
-        *by_status(dict.fromkeys((401, 403), ErrorClass.account)),
+        *by_status({401: ErrorClass.account, 403: ErrorClass.forbidden}),
         *by_status(dict.fromkeys((499, 500, 503), ErrorClass.transient)),
     ],
     lost_replies=[({"action": "cut"}, "cut_short")],

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from groupage.schemas import ErrorClass, FailureAction, Route
 from groupage.schemas.states import UNEXPLAINED
 
-PERMANENT = frozenset({ErrorClass.invalid, ErrorClass.too_large})
+PERMANENT = frozenset({ErrorClass.invalid, ErrorClass.too_large, ErrorClass.forbidden})
 """The same bytes would fail again."""
 
 LATE_CLASSES = frozenset(

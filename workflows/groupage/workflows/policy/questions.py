@@ -14,6 +14,7 @@ class Question(StrEnum):
     cost = "cost"
     mostly_failed = "mostly_failed"
     account = "account"
+    denied = "denied"
     none_taken = "none_taken"
 
 
@@ -21,6 +22,7 @@ SUITABLE: dict[Question, tuple[Decision, ...]] = {
     Question.cost: (Decision.go_on, Decision.abort),
     Question.mostly_failed: (Decision.go_on, Decision.retry, Decision.accept, Decision.abort),
     Question.account: (Decision.go_on, Decision.retry, Decision.accept, Decision.abort),
+    Question.denied: (Decision.retry, Decision.go_on, Decision.accept, Decision.abort),
     Question.none_taken: (Decision.retry, Decision.go_on, Decision.accept, Decision.abort),
 }
 
@@ -38,6 +40,12 @@ MEANING: dict[Question, dict[Decision, str]] = {
     Question.account: {
         Decision.go_on: "the account works again: send the rest and what was refused",
         Decision.retry: "the same as go_on",
+        Decision.accept: "send nothing more and finish with what is there",
+        Decision.abort: "stop what runs, keep what is there, end as cancelled",
+    },
+    Question.denied: {
+        Decision.retry: "the permission is there now: send the rest and what was refused",
+        Decision.go_on: "it is about those requests alone: they have failed, as will others that are refused so; send the rest",
         Decision.accept: "send nothing more and finish with what is there",
         Decision.abort: "stop what runs, keep what is there, end as cancelled",
     },
@@ -90,6 +98,12 @@ def mostly_failed_question(policy: JobPolicy, failed: int, requests: int, first_
 def account_question(provider: str, message: str) -> str:
     shown = f": {message}" if message else ""
     return f"{provider} refuses the account (key, permission or credit), no request is at fault{shown}"
+
+
+def denied_question(provider: str, requests: int, message: str) -> str:
+    """Every one of them was refused a permission, and nothing was answered meanwhile."""
+    shown = f": {message}" if message else ""
+    return f"{provider} refuses {requests} requests for lack of a permission and answers none beside them{shown}"
 
 
 def none_taken_question(provider: str, message: str) -> str:
