@@ -62,6 +62,7 @@ RequestKind = Literal[
     "missing",
     "duplicate",
     "unknown_id",
+    "odd_json",
     "truncated",
     "refused",
     "empty_body",
@@ -70,7 +71,7 @@ RequestKind = Literal[
     "not_an_object",
     "expired",
 ]
-SYNC_KINDS = frozenset({"http", "credit", "truncated", "refused", "empty_body"})
+SYNC_KINDS = frozenset({"http", "credit", "truncated", "refused", "empty_body", "odd_json"})
 """What can befall a sync answer; the other kinds are about lines of a result file."""
 
 

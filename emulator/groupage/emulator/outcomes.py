@@ -1,5 +1,6 @@
 """How one request ended at the provider, what that looks like in the files, and who pays."""
 
+import re
 from enum import IntEnum
 from typing import Any
 
@@ -32,6 +33,7 @@ _ENDINGS = {
     "missing": Ending.missing,
     "duplicate": Ending.answered,
     "unknown_id": Ending.answered,
+    "odd_json": Ending.answered,
     "truncated": Ending.truncated,
     "refused": Ending.refused,
     "empty_body": Ending.damaged,
@@ -152,11 +154,27 @@ def _damaged(kind: str, head: bytes, line: bytes) -> list[bytes]:
     return [orjson.dumps(result) + b"\n"]
 
 
+_FINGERPRINT = re.compile(rb"\[[0-9a-f]{16}\]")
+_ARGUMENTS = re.compile(rb'"(?:input|args)":\{(?=")')
+_USAGE = re.compile(rb'"(?:usage|usageMetadata|prompt_token_count)":')
+
+
+def odd_json(reply: bytes) -> bytes:
+    """The same reply as some readers of JSON refuse it: half a character behind the text's fingerprint, and numbers
+    that no float holds. A call's arguments, where they are values, get a number of 22 digits.
+    """
+    reply = _FINGERPRINT.sub(rb"\g<0>\\ud83d", reply, count=1)
+    reply = _ARGUMENTS.sub(rb'\g<0>"number":9400111899223197428490,', reply, count=1)
+    return _USAGE.sub(rb'"odd":[NaN,-Infinity,1e400],\g<0>', reply, count=1)
+
+
 def damaged_lines(kind: str, line: bytes, head: int, stray: bytes) -> list[bytes] | None:
     """In place of one healthy line of any provider's: for the kinds that spare what is in it; None for the others.
 
     It is broken in the middle of what comes behind its first `head` bytes; `stray` is the line with another id.
     """
+    if kind == "odd_json":
+        return [line[:head] + odd_json(line[head:])]
     middle = head + (len(line) - head) // 2
     made = {
         "missing": [],

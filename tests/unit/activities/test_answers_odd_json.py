@@ -12,6 +12,7 @@ from groupage.activities.answers_gemini import read_line as read_gemini
 from groupage.activities.answers_vertex import read_line as read_vertex
 from groupage.activities.providers.base import Answer, SyncCall
 from groupage.activities.providers.sync_replies import read_sync
+from groupage.activities.providers.vertex_tables import line_of
 from groupage.schemas import ErrorClass, Outcome
 
 WIRE = "gabcdef-abcdefghijklm-r0-s0-7"
@@ -86,6 +87,14 @@ def test_an_answer_that_one_reader_of_json_refuses_is_an_answer(shape, more):
     assert (answer.wire_id, answer.outcome, answer.code) == (WIRE, Outcome.succeeded, "")
     assert (answer.text, answer.usage.input_tokens) == ("cut \ufffd", 9)
     orjson.dumps(answer.body)
+
+
+@pytest.mark.parametrize("more", MORE.values(), ids=MORE)
+def test_a_row_of_a_table_is_read_like_a_line(more):
+    reply = GEMINI.replace("TEXT", r'"cut \ud83d"') % more
+    made = line_of(["wire_id", "response", "status"], {"f": [{"v": WIRE}, {"v": reply}, {"v": None}]})
+    answer = read_vertex(made, "")
+    assert (answer.wire_id, answer.outcome, answer.text) == (WIRE, Outcome.succeeded, "cut \ufffd")
 
 
 ARGUMENTS = '{"parcel":9400111899223197428490,"amount":0.12345678901234567890,"list":[-9223372036854775809]}'

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import orjson
 from groupage.activities.answers_bedrock import read_line, read_output, usage_of_headers
+from groupage.activities.answers_shared import exactly
 from groupage.activities.providers.base import CLOCK_SKEW, Answer, RemoteObject, ResultFile, Submission, SyncCall
 from groupage.activities.providers.batch_objects import furthest
 from groupage.activities.providers.bedrock_bodies import invocation_type, render
@@ -252,7 +253,11 @@ class BedrockProvider:
         except ProviderError as error:
             found = ErrorClass.invalid if error.error_class is ErrorClass.missing else error.error_class
             return failed_call(call, error, found)
-        answer = read_output(call.wire_id, reply.body, reply.request_id)
+
+        def read(body: Any) -> Answer:
+            return read_output(call.wire_id, body, reply.request_id)
+
+        answer = exactly(read(reply.body), reply.raw, read)
         if answer.usage is None:
             answer.usage = usage_of_headers(reply.headers)
         return answer

@@ -5,6 +5,7 @@ import threading
 from typing import Any
 
 from groupage.activities.providers.bedrock_options import BedrockOptions, wrong
+from groupage.activities.providers.bedrock_runtime import keep_replies
 from groupage.activities.providers.sdk_loading import load
 from groupage.activities.settings import ProviderSettings
 from groupage.schemas.secrets import know
@@ -59,6 +60,8 @@ class Clients:
         client = self._session.client(service, config=config, endpoint_url=endpoint)
         if settings.extra_headers and service != "s3":
             client.meta.events.register("before-sign", self._add_headers)
+        if service == "bedrock-runtime":
+            keep_replies(client)
         return client
 
     def _add_headers(self, request: Any, **_more: Any) -> None:

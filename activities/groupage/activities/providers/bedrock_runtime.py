@@ -10,11 +10,15 @@ from typing import Any, NamedTuple
 import orjson
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
+from groupage.store import answer_json
+
+_REPLY = "GroupageReply"
 
 
 class Reply(NamedTuple):
-    """A model's reply as JSON, the request's id at AWS, and the HTTP headers in lower case."""
+    """A model's reply: the JSON as it came, what it says, the request's id at AWS, and the HTTP headers in lower case."""
 
+    raw: bytes
     body: Any
     request_id: str
     headers: dict[str, str]
@@ -35,24 +39,39 @@ def invoke(client: Any, model: str, body: dict[str, Any]) -> Reply:
         raw = stream.read()
     finally:
         stream.close()
-    request_id, headers = _told(answer)
-    try:
-        parsed = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        raise _not_json("InvokeModel") from None
-    return Reply(parsed, request_id, headers)
+    return _reply("InvokeModel", raw, answer)
 
 
 def converse(client: Any, model: str, body: dict[str, Any]) -> Reply:
     """Converse. `body` is as in a batch's line: bytes are base64 text there, and boto3 would encode them again."""
     shape = client.meta.service_model.operation_model("Converse").input_shape
     answer = client.converse(**with_bytes(shape, {**body, "modelId": model}))
-    request_id, headers = _told(answer)
-    answer.pop("ResponseMetadata", None)
-    if "output" not in answer:
-        # botocore makes an empty answer of a gateway's page (PO-22).
+    reply = _reply("Converse", answer[_REPLY], answer)
+    if not isinstance(reply.body, dict) or "output" not in reply.body:
+        # A gateway's page (PO-22).
         raise _not_json("Converse")
-    return Reply(without_bytes(answer), request_id, headers)
+    return reply
+
+
+def keep_replies(client: Any) -> None:
+    """Converse's replies as they came: botocore would round their numbers, and not read what is nested deeply."""
+    client.meta.events.register("before-parse.bedrock-runtime.Converse", _keep_reply)
+
+
+def _keep_reply(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_more: Any) -> None:
+    if response_dict["status_code"] < 300:
+        customized_response_dict[_REPLY] = response_dict["body"]
+        response_dict["body"] = b"{}"
+
+
+def _reply(operation: str, raw: bytes, answer: dict[str, Any]) -> Reply:
+    try:
+        body = answer_json.loads(raw)
+    except orjson.JSONDecodeError:
+        raise _not_json(operation) from None
+    metadata = answer.get("ResponseMetadata") or {}
+    headers = {str(name).lower(): str(value) for name, value in (metadata.get("HTTPHeaders") or {}).items()}
+    return Reply(raw, body, str(metadata.get("RequestId") or ""), headers)
 
 
 def with_bytes(shape: Any, value: Any) -> Any:
@@ -77,23 +96,6 @@ def with_bytes(shape: Any, value: Any) -> Any:
     if kind == "map" and isinstance(value, dict):
         return {name: with_bytes(shape.value, inner) for name, inner in value.items()}
     return value
-
-
-def without_bytes(value: Any) -> Any:
-    """boto3's answer as JSON: bytes become base64 text."""
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, dict):
-        return {name: without_bytes(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [without_bytes(inner) for inner in value]
-    return value
-
-
-def _told(answer: dict[str, Any]) -> tuple[str, dict[str, str]]:
-    metadata = answer.get("ResponseMetadata") or {}
-    headers = {str(name).lower(): str(value) for name, value in (metadata.get("HTTPHeaders") or {}).items()}
-    return str(metadata.get("RequestId") or ""), headers
 
 
 def _not_json(operation: str) -> ProviderError:

@@ -21,6 +21,7 @@ from groupage.activities.threads import check
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
+from groupage.store import answer_json
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -283,7 +284,7 @@ def line_of(names: list[str], row: Json) -> bytes:
     for name, value in zip(names, cells, strict=True):
         if value is not None:
             made[name] = _spliced(value) if name in JSON_COLUMNS else value
-    return orjson.dumps(made) + b"\n"
+    return answer_json.dumps(made) + b"\n"
 
 
 def _spliced(value: Any) -> Any:
@@ -291,8 +292,8 @@ def _spliced(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        orjson.loads(value)
-    except orjson.JSONDecodeError:
+        answer_json.loads(value.encode())
+    except ValueError:  # no JSON; or half a surrogate pair, not escaped
         return value
     # Valid JSON has line feeds between its tokens only.
     return orjson.Fragment(value.replace("\n", " "))

@@ -8,6 +8,7 @@ from groupage.emulator.anthropic.lines import refuse, rule_error, truncate
 from groupage.emulator.calls import ApiError, Call, Handler, Reply, json_reply
 from groupage.emulator.core import Emulator
 from groupage.emulator.faults import RequestRule
+from groupage.emulator.outcomes import odd_json
 from groupage.emulator.sync_calls import Limiter, bill, retry_after, take_time
 
 REQUEST_ID = "request-id"
@@ -43,6 +44,8 @@ def _reply(call: Call, made: Answer, rule: RequestRule | None, headers: dict[str
         return Reply(200, b"{}", headers)
     message = orjson.loads(made.body)
     message["usage"]["service_tier"] = "standard"
+    if rule is not None and rule.kind == "odd_json":
+        return Reply(200, odd_json(orjson.dumps(message)), headers)
     if rule is not None:
         (truncate if rule.kind == "truncated" else refuse)(message)
     return json_reply(message, 200, headers)

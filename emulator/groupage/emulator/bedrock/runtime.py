@@ -9,6 +9,7 @@ from groupage.emulator.bedrock.replies import refuse, truncate
 from groupage.emulator.calls import ApiError, Call, Reply, json_reply
 from groupage.emulator.core import Emulator
 from groupage.emulator.faults import RequestRule
+from groupage.emulator.outcomes import odd_json
 from groupage.emulator.sync_calls import Limiter, bill, retry_after, take_time
 
 
@@ -56,6 +57,8 @@ def _reply(call: Call, made: Answer, rule: RequestRule | None, headers: dict[str
         return Reply(200, b"{}", headers)
     if rule is None:
         return Reply(200, made.body, headers)
+    if rule.kind == "odd_json":
+        return Reply(200, odd_json(made.body), headers)
     reply = orjson.loads(made.body)
     (truncate if rule.kind == "truncated" else refuse)(reply)
     return json_reply(reply, 200, headers)

@@ -11,6 +11,7 @@ from groupage.emulator.faults import RequestRule
 from groupage.emulator.gemini.answers import reply_to
 from groupage.emulator.gemini.errors import error_of, refusal, rule_error
 from groupage.emulator.gemini.replies import refuse, truncate
+from groupage.emulator.outcomes import odd_json
 from groupage.emulator.sync_calls import Limiter, bill, take_time
 
 Disturb = Callable[[dict[str, Any]], None]
@@ -53,6 +54,8 @@ def deliver(
         return json_reply(error_of(status, word, message), status, headers)
     if rule.kind == "empty_body":
         return Reply(200, b"{}")
+    if rule.kind == "odd_json":
+        return Reply(200, odd_json(made.body))
     reply = orjson.loads(made.body)
     (cut if rule.kind == "truncated" else deny)(reply)
     return json_reply(reply)

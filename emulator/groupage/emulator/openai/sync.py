@@ -5,7 +5,7 @@ from groupage.emulator.answers import Answer, BadBody, answerer
 from groupage.emulator.calls import Call, Handler, Reply, json_reply
 from groupage.emulator.faults import RequestRule
 from groupage.emulator.openai.accounts import bad_request
-from groupage.emulator.outcomes import refuse, rule_error, truncate
+from groupage.emulator.outcomes import odd_json, refuse, rule_error, truncate
 from groupage.emulator.sync_calls import Limiter, bill, take_time
 
 
@@ -37,6 +37,8 @@ def _reply(call: Call, made: Answer, rule: RequestRule | None, headers: dict[str
         return json_reply(error, status, headers)
     if rule.kind == "empty_body":
         return Reply(200, b"{}", headers)
+    if rule.kind == "odd_json":
+        return Reply(200, odd_json(made.body), headers)
     body = orjson.loads(made.body)
     (truncate if rule.kind == "truncated" else refuse)(body)
     return json_reply(body, 200, headers)
