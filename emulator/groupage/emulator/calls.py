@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from groupage.emulator.clock import Clock
 from groupage.emulator.core import Emulator
 from groupage.emulator.faults import CallRule
 from groupage.emulator.outcomes import http_error
@@ -19,6 +20,8 @@ from starlette.types import Receive, Scope, Send
 
 CHUNK_BYTES = 512 * 1024
 TRICKLE_PIECES = 8
+PAUSE_LOOK_S = 0.05
+"""How often who waits looks whether the clock was moved on."""
 TRANSPORT = "groupage.transport"
 """Where `server.Protocol` leaves the connection, so that a fault can cut it."""
 
@@ -114,7 +117,7 @@ class Endpoint:
             if rule.action == "drop_after":
                 return await _drop(scope, receive)
             if rule.action == "slow":
-                await asyncio.sleep(core.clock.real_seconds(rule.seconds.total_seconds()))
+                await _pause(core.clock, rule.seconds.total_seconds())
             if rule.action == "error_after":
                 reply = self._rule_reply(rule)
             if rule.action == "content_type":
@@ -134,7 +137,7 @@ class Endpoint:
         if rule is not None and rule.action == "late":
             # Read now: what has arrived is worked on although the connection is gone by then.
             await request.body()
-            await asyncio.sleep(self.core.clock.real_seconds(rule.seconds.total_seconds()))
+            await _pause(self.core.clock, rule.seconds.total_seconds())
         lag_s = rule.seconds.total_seconds() if rule is not None and rule.action == "lag" else 0.0
         try:
             account = self.authenticate(request, self.core)
@@ -146,6 +149,13 @@ class Endpoint:
     def _rule_reply(self, rule: CallRule) -> Reply:
         headers = {} if rule.retry_after is None else {"retry-after": f"{rule.retry_after:g}"}
         return json_reply(self.error_body(rule.status, rule.code, rule.message), rule.status, headers)
+
+
+async def _pause(clock: Clock, seconds: float) -> None:
+    """Return when so many virtual seconds are over: sooner where the clock is moved on meanwhile."""
+    until = clock.now() + seconds
+    while (left := until - clock.now()) > 0:  # noqa: ASYNC110  # a wait for the clock, which has no event
+        await asyncio.sleep(min(clock.real_seconds(left), PAUSE_LOOK_S))
 
 
 def router(

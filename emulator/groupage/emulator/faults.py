@@ -128,8 +128,8 @@ class CallRule(_Rule):
     html          200 and a gateway's HTML page, nothing was done
     cut           the body stops at the share `at` of its length, the connection is reset
     cut_clean     the same without Content-Length and with a clean end: at a line's end, or not (`line_end`)
-    slow          the reply starts `seconds` (virtual) later
-    late          it is done, and the reply comes, `seconds` (virtual) later, even if the caller has gone
+    slow          the reply starts `seconds` (virtual) later: at once where the clock is moved on so far meanwhile
+    late          it is done, and the reply comes, `seconds` (virtual) later likewise, even if the caller has gone
     trickle       the body comes in pieces, the last one `seconds` (virtual) after the first
     lag           what this call creates is invisible to retrieve, list and content for `seconds` (virtual)
     content_type  the reply is declared as `content_type`

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import orjson
 
-STOP_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 30.0
 
 
 class EmulatorFailed(RuntimeError):

@@ -42,11 +42,11 @@ def load(client, rows, *, table=TABLE, job_id=None, location="us-central1", size
     given = bigquery.LoadJobConfig(source_format="NEWLINE_DELIMITED_JSON", schema=schema, **config)
     file = rows if isinstance(rows, io.BytesIO) else as_file(rows)
     return client.load_table_from_file(
-        file, table, job_id=job_id, location=location, size=size, num_retries=0, job_config=given, timeout=20
+        file, table, job_id=job_id, location=location, size=size, num_retries=0, job_config=given, timeout=90
     )
 
 
-def ended(client, job, patience_s=20):
+def ended(client, job, patience_s=90):
     """The job when it has ended, well or not."""
     give_up = time.monotonic() + patience_s
     while job.state != "DONE":

@@ -27,7 +27,7 @@ async def submit(client, data, **more):
     return await client.batches.create(**arguments)
 
 
-async def wait(client, batch_id, *states, patience_s=60):
+async def wait(client, batch_id, *states, patience_s=150):
     """Poll until the batch is in one of the states (default: an end)."""
     wanted = states or ("completed", "failed", "expired", "cancelled")
     give_up = time.monotonic() + patience_s
@@ -41,7 +41,7 @@ async def wait(client, batch_id, *states, patience_s=60):
 
 async def checked(client, batch_id):
     """Wait until the input has been read: counts and model are known from then on."""
-    for _ in range(600):
+    for _ in range(3000):
         if (await client.batches.retrieve(batch_id)).model:
             return
         await asyncio.sleep(0.05)

@@ -44,7 +44,7 @@ def v1(emulator, key="k"):
 
 async def upload(client, *lines, **more):
     file = await client.files.create(file=("in.jsonl", b"".join(lines)), purpose="batch", **more)
-    for _ in range(200):
+    for _ in range(3000):
         if (await client.files.retrieve(file.id)).status == "processed":
             return file
         await asyncio.sleep(0.05)

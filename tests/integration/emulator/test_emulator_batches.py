@@ -250,11 +250,12 @@ async def test_SDK_06_the_sync_rate_limit_says_how_long_to_wait(start):
     async with AsyncOpenAI(base_url=emulator.base_url, api_key="k", max_retries=0) as client:
         for number in range(10):
             await client.chat.completions.create(**body(number))
-        with pytest.raises(openai.RateLimitError) as limit:
-            # The bucket refills by one a second meanwhile.
-            await asyncio.gather(*(client.chat.completions.create(**body(number)) for number in range(10, 40)))
-        assert limit.value.code == "rate_limit_exceeded"
-        assert int(limit.value.response.headers["retry-after"]) == 1
+        # The bucket refills by one a second meanwhile.
+        calls = (client.chat.completions.create(**body(number)) for number in range(10, 90))
+        replies = await asyncio.gather(*calls, return_exceptions=True)
+        limit = next(reply for reply in replies if isinstance(reply, openai.RateLimitError))
+        assert limit.code == "rate_limit_exceeded"
+        assert int(limit.response.headers["retry-after"]) == 1
         await asyncio.sleep(1.1)
         await client.chat.completions.create(**body(40))
 
@@ -270,7 +271,7 @@ async def test_the_server_answers_while_it_works_on_a_large_batch(start):
     emulator = start(turnaround="0s")
     async with AsyncOpenAI(base_url=emulator.base_url, api_key="k", max_retries=0) as client:
         batch = await submit(client, input_file(20_000))
-        polls = []
+        polls, start = [], time.monotonic()
         while True:
             began = time.monotonic()
             status = (await client.batches.retrieve(batch.id)).status
@@ -278,9 +279,9 @@ async def test_the_server_answers_while_it_works_on_a_large_batch(start):
             if status == "completed":
                 break
             await asyncio.sleep(0.02)
-        assert len(polls) > 3
-        # Checking and writing take longer than this even on a fast machine: no poll waited for them.
-        assert sorted(polls)[len(polls) // 2] < 0.2
+        # Checking and writing take most of the time: polls that waited for them would be few, and each take its share.
+        assert len(polls) > 6
+        assert sorted(polls)[len(polls) // 2] < (time.monotonic() - start) / 6
 
 
 def test_bad_settings_and_plans_stop_the_start_with_a_reason(start, tmp_path):

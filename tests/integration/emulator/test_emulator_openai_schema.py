@@ -169,14 +169,14 @@ def test_every_refusal_is_an_error_object(start):
         (400, ask(f"{url}/chat/completions", "POST", {"model": "m"})),
     ]
     batch = held_to(Batch, ask(f"{url}/batches", "POST", good)[1])
-    for _ in range(200):
+    for _ in range(3000):
         if held_to(Batch, ask(f"{url}/batches/{batch['id']}")[1])["status"] == "completed":
             break
         time.sleep(0.02)
     refused.append((409, ask(f"{url}/batches/{batch['id']}/cancel", "POST")))
     process.set_faults({"calls": [{"call": "batches.retrieve", "action": "error", "status": 500}]})
     refused.append((500, ask(f"{url}/batches/{batch['id']}")))
-    replies = [ask(f"{url}{CHAT[3:]}", "POST", body(n)) for n in range(15)]
+    replies = (ask(f"{url}{CHAT[3:]}", "POST", body(n)) for n in range(200))
     refused.append(next((429, reply) for reply in replies if reply[0] != 200))
     for wanted, (status, raw) in refused:
         assert status == wanted, raw

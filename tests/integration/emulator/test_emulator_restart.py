@@ -89,7 +89,7 @@ def leftovers(emulator):
 
 
 async def becomes(true):
-    for _ in range(200):
+    for _ in range(3000):
         if true():
             return True
         await asyncio.sleep(0.05)

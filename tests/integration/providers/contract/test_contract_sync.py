@@ -76,10 +76,10 @@ def lost(record):
 async def test_PO_22_SDK_07_a_reply_that_does_not_come_may_have_been_paid(world, emulator, name, model, fault, code):
     emulator.faults(calls=[{"call": "sync", **fault}])
     began = time.monotonic()
-    patience_s = 1.0 if code == "timeout" else 9.0
+    patience_s = 1.0 if code == "timeout" else 20.0
     answer = await world.adapter.complete(call_of(chat_body(5, model), timeout_s=patience_s))
     assert (answer.error_class, answer.code) == (ErrorClass.transient, code), answer.message
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25
     # On a busy machine a second may be over before the call has come in; a second try would still be seen.
     assert world.calls("sync") in ({0, 1} if code == "timeout" else {1})
 
@@ -94,13 +94,17 @@ async def test_a_server_that_is_not_there_answers_nothing(make_world, record, mo
 
 
 @everywhere()
-async def test_many_slow_calls_at_once_keep_nothing_else_waiting(world, emulator):
-    emulator.faults(calls=[{"call": "sync", "action": "slow", "seconds": "1s"}])
-    calls = [asyncio.create_task(world.adapter.complete(call_of(chat_body(n, world.model)))) for n in range(60)]
-    await asyncio.sleep(0.3)
-    began = time.monotonic()
-    await asyncio.to_thread(time.sleep, 0)
-    assert time.monotonic() - began < 0.5, "the shared threads are free"
+async def test_many_slow_calls_at_once_keep_nothing_else_waiting(make_world, emulator):
+    world = make_world(provider={"connect_timeout_s": 90.0})
+    emulator.faults(calls=[{"call": "sync", "action": "slow", "seconds": "1h"}])
+    bodies = [chat_body(n, world.model) for n in range(60)]
+    calls = [asyncio.create_task(world.adapter.complete(call_of(body, timeout_s=100.0))) for body in bodies]
+    async with asyncio.timeout(90):
+        while world.calls("sync") < 60 and not any(call.done() for call in calls):  # noqa: ASYNC110 - the emulator tells nobody
+            await asyncio.sleep(0.1)
+        await asyncio.to_thread(time.sleep, 0)
+    assert not any(call.done() for call in calls), "the shared threads are free though none of the calls has ended"
+    emulator.advance_at_once("2h")
     assert {answer.outcome for answer in await asyncio.gather(*calls)} == {Outcome.succeeded}
 
 
