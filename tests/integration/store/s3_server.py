@@ -17,6 +17,8 @@ from groupage.schemas.errors import StoreError
 from groupage.store.objects import Store, open_store
 
 ACCESS_KEY, SECRET_KEY = "test-access", "test-secret"
+PORT_TRIALS = 4
+"""A port that was free when it was chosen may be another process's by the time that the server gets to it."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,13 @@ def _free_ports(count: int) -> list[int]:
     return found
 
 
-def _wait(server: S3Server, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Until a bucket takes an object: the parts of the server start one after another."""
+def _answers(server: S3Server, process: subprocess.Popen[bytes], log: Path) -> bool:
+    """Wait until a bucket takes an object: the parts start one after another. False: a port was taken meanwhile."""
     store = open_store("s3://groupage", **server.options(), retry_config={"max_retries": 0})
-    until = time.monotonic() + 60
+    until = time.monotonic() + 150
     while True:
+        if process.poll() is not None and b"address already in use" in log.read_bytes():
+            return False
         if process.poll() is not None or time.monotonic() > until:
             pytest.fail(f"SeaweedFS does not answer:\n{log.read_text()[-2000:]}")
         try:
@@ -82,16 +86,17 @@ def _wait(server: S3Server, process: subprocess.Popen[bytes], log: Path) -> None
         except StoreError:
             time.sleep(0.2)
         else:
-            return
+            return True
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
     """Its data is thrown away: a kill, not the ten seconds of an orderly end."""
-    family = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
-    for one in family:
-        one.kill()
-    process.wait(10)
-    psutil.wait_procs(family, timeout=10)
+    if process.poll() is None:
+        family = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
+        for one in family:
+            one.kill()
+        process.wait(60)
+        psutil.wait_procs(family, timeout=60)
 
 
 @contextmanager
@@ -103,20 +108,23 @@ def running_s3(
     keys = [{"accessKey": access_key, "secretKey": secret_key}]
     config = folder / "s3.json"
     config.write_text(json.dumps({"identities": [{"name": "test", "credentials": keys, "actions": actions}]}))
-    (folder / "data" / "buckets").mkdir(parents=True)
-    master, volume, filer, port = _free_ports(4)
-    command = [
-        str(Path(sysconfig.get_path("scripts")) / "weed"), "server", f"-dir={folder / 'data'}",
-        "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-master.port={master}", f"-volume.port={volume}", "-filer",
-        f"-filer.port={filer}", "-s3", f"-s3.port={port}", "-s3.port.iceberg=0", "-s3.port.lance=0",
-        f"-s3.config={config}", f"-volume.max={volumes}", "-master.volumeSizeLimitMB=64",
-    ]  # fmt: skip
-    log = folder / "log"
-    server = S3Server(f"http://127.0.0.1:{port}", access_key, secret_key)
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out, cwd=folder)
+    for trial in range(PORT_TRIALS):
+        data, log = folder / f"data-{trial}", folder / f"log-{trial}"
+        (data / "buckets").mkdir(parents=True)
+        master, volume, filer, port = _free_ports(4)
+        command = [
+            str(Path(sysconfig.get_path("scripts")) / "weed"), "server", f"-dir={data}",
+            "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-master.port={master}", f"-volume.port={volume}", "-filer",
+            f"-filer.port={filer}", "-s3", f"-s3.port={port}", "-s3.port.iceberg=0", "-s3.port.lance=0",
+            f"-s3.config={config}", f"-volume.max={volumes}", "-master.volumeSizeLimitMB=64",
+        ]  # fmt: skip
+        server = S3Server(f"http://127.0.0.1:{port}", access_key, secret_key)
+        with log.open("wb") as out:
+            process = subprocess.Popen(command, stdout=out, stderr=out, cwd=folder)
         try:
-            _wait(server, process, log)
-            yield server
+            if _answers(server, process, log):
+                yield server
+                return
         finally:
             _stop(process)
+    pytest.fail(f"SeaweedFS found a port taken {PORT_TRIALS} times")
