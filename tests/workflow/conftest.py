@@ -151,11 +151,19 @@ HARMLESS = {
 }
 
 
-def task_failures(history: WorkflowHistory) -> list[int]:
+TOO_SLOW = "[TMPRL1101]"
+"""The SDK gave a task up that had not had the processor for two seconds. One that never yields never gets a job done."""
+
+
+def task_failures(history: WorkflowHistory) -> list[str]:
     """Causes of the failed workflow tasks, but the harmless ones: on a busy machine these can come in any job."""
     failed = [e for e in history.events if e.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED]
-    causes = [event.workflow_task_failed_event_attributes.cause for event in failed]
-    return [cause for cause in causes if cause not in HARMLESS]
+    told = [event.workflow_task_failed_event_attributes for event in failed]
+    return [
+        f"{WorkflowTaskFailedCause.Name(one.cause)}: {one.failure.message}"
+        for one in told
+        if one.cause not in HARMLESS and TOO_SLOW not in one.failure.message
+    ]
 
 
 def check_histories(histories: Sequence[WorkflowHistory]) -> None:

@@ -1,5 +1,6 @@
 """What one provider batch does: its script, and what the provider says of it as time goes on."""
 
+import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -103,3 +104,9 @@ def in_doubt() -> ApplicationError:
 
 def failure(error: BatchError) -> ApplicationError:
     return ApplicationError(error.message, error, type=f"provider.{error.error_class}", non_retryable=True)
+
+
+async def passed(gate: asyncio.Event | None) -> None:
+    """Return when the gate is open; None is no gate."""
+    if gate is not None:
+        await gate.wait()

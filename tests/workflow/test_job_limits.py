@@ -1,5 +1,6 @@
 """What a job leaves in Temporal (events, payloads), and what it survives. Continue-as-new: test_real_server.py."""
 
+import asyncio
 from datetime import timedelta
 
 from groupage.schemas import CancelInput, JobPolicy, JobState, ShardReport
@@ -131,9 +132,10 @@ async def terminated_in_round_1(jobs: Jobs, world: World) -> None:
 
 async def test_promise_3_a_cancelled_successor_of_a_terminated_job_harvests_what_that_had_sent(jobs, world):
     await terminated_in_round_1(jobs, world)
-    world.prepare_s = 1.0
+    world.prepare_gate = asyncio.Event()
     second = await jobs.start()
     await second.execute_update(UPDATE_CANCEL, CancelInput(reason="no"))
+    world.prepare_gate.set()
     summary = await second.result()
     assert (summary.state, summary.rounds) == (JobState.cancelled, 2)
     assert len(world.answered) == 10 + 5

@@ -1,5 +1,6 @@
 """What a job does with what its shards bring: rounds, classes, quotas, splits."""
 
+import asyncio
 from datetime import timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -359,8 +360,9 @@ async def test_what_could_not_be_deleted_is_named_in_the_summary(jobs, world):
 
 async def test_a_slow_deletion_does_not_delay_the_job(jobs, world):
     world.requests = 10
-    world.clean_up_s = 3.0
+    world.clean_up_gate = asyncio.Event()
     summary = await jobs.run()
+    assert world.calls["clean_up_batch"] == 1
     assert world.cleaned == []
     assert summary.state is JobState.completed
 

@@ -132,10 +132,11 @@ async def test_PF_13_cancel_at_5_of_25_keeps_the_5(jobs, world):
 
 
 async def test_cancel_while_preparing_ends_cancelled_and_sends_nothing(jobs, world):
-    world.prepare_s = 1.0
+    world.prepare_gate = asyncio.Event()
     handle = await jobs.start()
     assert (await jobs.status(handle)).state is JobState.preparing
     await cancel(handle)
+    world.prepare_gate.set()
     assert (await handle.result()).state is JobState.cancelled
     assert not world.sent
 
@@ -152,10 +153,11 @@ async def test_cancel_while_the_input_cannot_be_read_ends_after_a_minute(jobs, w
 
 
 async def test_cancel_while_escalating_keeps_what_sync_answered(jobs, world):
-    world.requests, world.sync_s = 3000, 0.7
+    world.requests, world.sync_gate = 3000, asyncio.Event()
     handle = await jobs.start(deadline=timedelta(minutes=9))
     await jobs.until(handle, lambda s: s.state is JobState.escalating, step_s=0.2)
     await cancel(handle)
+    world.sync_gate.set()
     summary = await handle.result()
     assert summary.state is JobState.cancelled
 

@@ -8,6 +8,7 @@ import asyncio
 import sysconfig
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ async def live() -> AsyncIterator[Jobs]:
 
 async def running(jobs: Jobs, workflow_id: str, *, not_run: str = "") -> str:
     """Wait until that workflow runs (in another run than `not_run`); its run id."""
-    for _ in range(200):
+    for _ in range(900):
         try:
             description = await jobs.client.get_workflow_handle(workflow_id).describe()
         except RPCError:
@@ -60,12 +61,15 @@ async def running(jobs: Jobs, workflow_id: str, *, not_run: str = "") -> str:
 
 
 async def test_a_terminated_shard_is_started_again_and_adopts_its_batch(live):
-    live.world.script = lambda r, s: Script(turnaround_s=6)
+    script = Script(turnaround_s=9e9)
+    live.world.script = lambda r, s: script
     handle = await live.start(policy=POLICY)
-    await running(live, "job/t/k/r0-s001")
+    lost = await running(live, "job/t/k/r0-s001")
     while len(live.world.batches) < 2:  # noqa: ASYNC110 - the world fills up in this loop's own activities
         await asyncio.sleep(0.1)
     await live.client.get_workflow_handle("job/t/k/r0-s001").terminate("lost")
+    await running(live, "job/t/k/r0-s001", not_run=lost)
+    script.turnaround_s = 0.0
     summary = await handle.result()
     assert summary.state is JobState.completed
     assert len(live.world.batches) == 2
@@ -99,12 +103,15 @@ async def ended(jobs: Jobs, workflow_id: str) -> ShardReport:
 
 async def test_an_unsettled_batch_is_reported_in_time_and_harvested_late_as_waste(live):
     live.world.requests = 10
-    live.world.script = lambda r, s: Script(turnaround_s=9e9, cancel_s=14, progress=0.4)
+    script = Script(turnaround_s=9e9, cancel_s=9e9, progress=0.4)
+    live.world.script = lambda r, s: script
     summary = await live.run(deadline=timedelta(seconds=40), policy=POLICY)
     assert summary.state is JobState.completed
     assert summary.finished_at <= summary.deadline_at
     assert any("had not ended" in name for name in summary.left_behind)
     assert live.world.finalized.unsettled == ["0-0"]
+    assert live.world.collected == []
+    script.cancel_s = 0.0
     report = await ended(live, "job/t/k/r0-s000")
     assert live.world.collected == [(0, 0)]
     assert len(live.world.paid_twice()) == 4
@@ -116,17 +123,21 @@ async def test_an_unsettled_batch_is_reported_in_time_and_harvested_late_as_wast
 async def stopped_in_doubt(live: Jobs, **doubt: object) -> ShardReport:
     """A job of ten requests whose first shard is told to stop while nobody knows whether it has a batch."""
     live.world.requests = 10
-    first = Script(turnaround_s=9e9, doubt_s=6, progress=0.5, **doubt)
-    live.world.script = lambda r, s: first if r == 0 else Script(turnaround_s=9)
+    first, second = Script(turnaround_s=9e9, doubt_s=9e9, progress=0.5, **doubt), Script(turnaround_s=9e9)
+    live.world.script = lambda r, s: first if r == 0 else second
     handle = await live.start(policy=POLICY)
     shard = live.client.get_workflow_handle("job/t/k/r0-s000")
     await running(live, shard.id)
     while not live.world.batches:  # noqa: ASYNC110 - the world fills up in this loop's own activities
         await asyncio.sleep(0.1)
     await shard.signal(SIGNAL_STOP, StopBatch(reason="not needed", settle_s=3.0))
-    assert (await handle.result()).state is JobState.completed
+    await running(live, "job/t/k/r1-s000")
     assert live.world.plans[1].actions[ErrorClass.cancelled] == "resubmit", "the job did not wait"
-    return await ended(live, shard.id)
+    first.doubt_s = 0.0
+    report = await ended(live, shard.id)
+    second.turnaround_s = 0.0
+    assert (await handle.result()).state is JobState.completed
+    return report
 
 
 async def test_SU_02_a_batch_that_shows_after_the_job_went_on_is_cancelled_harvested_and_counted(live):
@@ -149,16 +160,19 @@ async def test_a_doubt_that_ends_without_a_batch_ends_the_shard(live):
 
 async def test_a_shard_whose_job_is_gone_still_harvests_and_cleans_up(live):
     live.world.requests = 10
-    live.world.script = lambda r, s: Script(turnaround_s=3)
+    script = Script(turnaround_s=9e9)
+    live.world.script = lambda r, s: script
     handle = await live.start(policy=POLICY)
     await running(live, "job/t/k/r0-s000")
     await handle.terminate("gone")
+    script.turnaround_s = 0.0
     assert (await ended(live, "job/t/k/r0-s000")).outcomes == {"succeeded": 10}
     assert live.world.calls["clean_up_batch"] == 1
 
 
 async def test_continue_as_new_loses_no_shard_and_starts_none_twice(live, monkeypatch):
-    monkeypatch.setattr(steps, "CONTINUE_AT_EVENTS", 80)
+    # So low that the runs are as many where a busy machine's tasks are few and take in much at once; so below.
+    monkeypatch.setattr(steps, "CONTINUE_AT_EVENTS", 45)
     live.world.requests, live.world.per_shard = 40, 1
     live.world.script = lambda r, s: Script(turnaround_s=1 + s % 3, answers=0 if s == 5 and r == 0 else None)
     handle = await live.start(policy=JobPolicy(window=8, poll="1s"))
@@ -170,16 +184,17 @@ async def test_continue_as_new_loses_no_shard_and_starts_none_twice(live, monkey
 
 
 async def test_messages_that_arrive_during_continue_as_new_are_not_lost(live, monkeypatch):
-    monkeypatch.setattr(steps, "CONTINUE_AT_EVENTS", 50)
+    monkeypatch.setattr(steps, "CONTINUE_AT_EVENTS", 30)
     live.world.requests, live.world.per_shard = 20, 1
     live.world.script = lambda r, s: Script(turnaround_s=1)
     handle = await live.start(policy=JobPolicy(window=10, poll="1s"))
     stranger = ShardReport(round=7, shard=1, route="batch", phase="completed", requests=1)
 
     async def nag() -> None:
-        while True:
+        # A run cannot end while signals come in faster than its tasks are done: after a few it is left alone.
+        for number in count(1):
             await handle.signal(SIGNAL_SHARD_DONE, stranger)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05 if number % 5 else 0.5)
 
     nagging = asyncio.create_task(nag())
     summary = await handle.result()
@@ -191,14 +206,16 @@ async def test_messages_that_arrive_during_continue_as_new_are_not_lost(live, mo
 
 
 async def test_a_shard_lost_after_continue_as_new_is_noticed_and_started_again(live, monkeypatch):
-    monkeypatch.setattr(steps, "CONTINUE_AT_EVENTS", 40)
+    monkeypatch.setattr(steps, "CONTINUE_AT_EVENTS", 25)
     monkeypatch.setattr(steps, "ORPHAN_LOOK_S", 3.0)
     live.world.requests = 60
-    live.world.script = lambda r, s: Script(turnaround_s=1 if s < 5 else 8)
+    last = Script(turnaround_s=9e9)
+    live.world.script = lambda r, s: Script(turnaround_s=1) if s < 5 else last
     handle = await live.start(policy=POLICY)
     while len(await live.runs("job/t/k")) < 2:  # noqa: ASYNC110 - only the server knows
         await asyncio.sleep(0.1)
     await live.client.get_workflow_handle("job/t/k/r0-s005").terminate("lost")
+    last.turnaround_s = 0.0
     summary = await handle.result()
     assert summary.state is JobState.completed
     assert set(live.world.sent.values()) == {1}
@@ -206,7 +223,7 @@ async def test_a_shard_lost_after_continue_as_new_is_noticed_and_started_again(l
 
 
 async def test_a_sync_round_continues_as_new_between_its_shards(live, monkeypatch):
-    monkeypatch.setattr(steps, "CONTINUE_AT_EVENTS", 60)
+    monkeypatch.setattr(steps, "CONTINUE_AT_EVENTS", 35)
     live.world.requests = 20_000
     summary = await live.run(
         deadline=timedelta(minutes=2),

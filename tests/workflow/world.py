@@ -47,7 +47,7 @@ from groupage.schemas.states import UNEXPLAINED
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from tests.workflow.scripted_batch import Batch, Script, failure, in_doubt, waiting
+from tests.workflow.scripted_batch import Batch, Script, failure, in_doubt, passed, waiting
 
 TOKEN = "gabcdef-abcdefghijklm"
 
@@ -64,7 +64,9 @@ class World:
         self.script: Callable[[int, int], Script] = lambda r, s: Script()
         self.sync_answers: Callable[[int], ErrorClass | None] = lambda index: None
         self.sync_s = 0.0
-        """Server seconds that a sync shard takes."""
+        """Real seconds that a sync shard takes."""
+        self.sync_gate: asyncio.Event | None = None
+        """Sync shards answer nothing before it is set, however long that takes; so the other gates."""
         self.refused_input = False
         self.prepare_error: ApplicationError | None = None
         self.estimate: Decimal | None = Decimal(1)
@@ -75,8 +77,9 @@ class World:
         """Server seconds from the first collecting on for which the worker has no room."""
         self.full_since: datetime | None = None
         self.left_behind: list[str] = []
-        self.clean_up_s = 0.0
+        self.clean_up_gate: asyncio.Event | None = None
         self.prepare_s = 0.0
+        self.prepare_gate: asyncio.Event | None = None
         self.finalizing = asyncio.Event()
         self.finalize_gate: asyncio.Event | None = None
 
@@ -135,6 +138,7 @@ class World:
         if self.prepare_error is not None:
             raise self.prepare_error
         await asyncio.sleep(self.prepare_s)
+        await passed(self.prepare_gate)
         spec = argument.spec
         if not self.state:
             self.state = dict.fromkeys(range(self.accepted), ErrorClass.not_sent)
@@ -333,7 +337,7 @@ class World:
     @activity.defn(name="clean_up_batch")
     async def clean_up_batch(self, argument: CleanUpBatch) -> CleanedUp:
         self.calls["clean_up_batch"] += 1
-        await asyncio.sleep(self.clean_up_s)
+        await passed(self.clean_up_gate)
         self.cleaned.append(argument)
         return CleanedUp(deleted=len(argument.files) - len(self.left_behind), left_behind=self.left_behind)
 
@@ -356,6 +360,7 @@ class World:
         self.highest_sync_rpm = max(self.highest_sync_rpm, self.running_sync_rpm)
         try:
             await asyncio.sleep(self.sync_s)
+            await passed(self.sync_gate)
         finally:
             self.running_sync_rpm -= argument.rpm
         self.sync_runs.append(argument)
@@ -378,8 +383,7 @@ class World:
     async def finalize_job(self, argument: FinalizeJob) -> Summary:
         self.calls["finalize_job"] += 1
         self.finalizing.set()
-        if self.finalize_gate is not None:
-            await self.finalize_gate.wait()
+        await passed(self.finalize_gate)
         self.finalized = argument
         left = self.accepted - len(self.answered)
         outcomes = {Outcome.succeeded: len(self.answered), Outcome.failed: left + self.rejected}
