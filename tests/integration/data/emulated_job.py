@@ -113,8 +113,9 @@ class EmulatedJob:
 
     async def _until_done(self, batch_id: str, requests: int) -> None:
         provider = self.context.provider("openai")
-        async with asyncio.timeout(20):
-            while (await provider.status(batch_id)).completed < requests:  # noqa: ASYNC110
+        async with asyncio.timeout(90):
+            while (await provider.status(batch_id)).completed < requests:
+                self.emulator.advance_at_once("10s")
                 await asyncio.sleep(0.05)
 
     async def collect(self, ref: ShardRef, status: BatchStatus, submitted_at: datetime) -> ShardReport:

@@ -101,7 +101,7 @@ async def test_EX_01_an_expired_batch_is_harvested_and_only_the_rest_goes_again(
 
 
 async def test_PF_13_PF_14_a_cancelled_batch_keeps_what_was_done_and_the_rest_goes_by_sync(emulated):
-    emulated.emulator.faults(batches=[{"effect": "turnaround", "seconds": 10}])
+    emulated.emulator.faults(batches=[{"effect": "turnaround", "seconds": 600}])
     await emulated.prepare(100)
     await emulated.plan()
     report = await emulated.run_batch(cancel_at=5)
