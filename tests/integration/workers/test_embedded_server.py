@@ -121,19 +121,22 @@ async def test_a_starter_killed_at_any_moment_leaves_one_server_at_most(
     await asyncio.sleep(delay_s)
     user.kill()
     async with embedded_server(state_dir) as mine:
-        assert mine.record is not None
-        assert processes_on(state_dir) == [mine.record.pid]
-        await Client.connect(mine.record.address)
+        record = mine.record
+        assert record is not None
+        # What launched it for the other one may still be about to end.
+        await eventually(lambda: processes_on(state_dir) == [record.pid])
+        await Client.connect(record.address)
 
 
 async def test_a_server_started_ahead_is_the_one_that_is_used_and_is_stopped_at_the_end(state_dir: Path) -> None:
     async with started_ahead(state_dir):
         await eventually(lambda: find_local_server(state_dir) is not None)
-        ahead = processes_on(state_dir)
+        ahead = find_local_server(state_dir)
+        assert ahead is not None
         async with embedded_server(state_dir) as mine:
-            assert mine.record is not None
-            assert [mine.record.pid] == ahead
-        assert processes_on(state_dir) == ahead
+            assert mine.record == ahead
+        # What launched it may still be about to end.
+        await eventually(lambda: processes_on(state_dir) == [ahead.pid])
     assert processes_on(state_dir) == []
 
 
@@ -180,7 +183,7 @@ async def test_if_its_port_is_taken_it_comes_back_on_another_and_says_so(state_d
         os.kill(before.pid, signal.SIGKILL)
         await eventually(lambda: not is_running(ServerFiles.of(state_dir)))
         with socket.create_server(("127.0.0.1", before.port)):
-            await asyncio.wait_for(use.watch(), 30)
+            await asyncio.wait_for(use.watch(), 120)
             after = use.record
             assert after is not None
             assert after.port != before.port
