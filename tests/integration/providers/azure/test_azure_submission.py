@@ -1,5 +1,7 @@
 """Find or create at Azure: files that take their time, lost replies, quotas, and clean-up of our own."""
 
+import asyncio
+
 import pytest
 from azure_world import CHAT, DEPLOYMENT, root_of
 from groupage.activities.providers import azure
@@ -28,15 +30,29 @@ def running(world, yes):
     world.context.is_running = is_running
 
 
-async def test_a_batch_is_made_of_a_file_only_once_that_is_processed(world, emulator):
-    ref = await world.planned()
-    submitted = await world.submit(ref)
+@pytest.fixture
+def slow_files(tmp_path, monkeypatch):
+    """A resource that takes a file in when its clock is moved on by an hour."""
+    emulator = Emulator(tmp_path / "slow", "--file-processing", "1h")
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", root_of(emulator))
+    yield emulator
+    emulator.close()
+
+
+async def test_a_batch_is_made_of_a_file_only_once_that_is_processed(make_world, slow_files):
+    world = make_world(emulator=slow_files)
+    submission = asyncio.create_task(world.submit(await world.planned()))
+    await slow_files.called("files.retrieve")
+    assert slow_files.creates() == 0
+    slow_files.advance_at_once("1h")
+    assert (await submission).batch_id
     assert world.calls("files.retrieve") >= 2, "it was pending, then processed"
-    assert emulator.creates() == 1, "Azure refuses a batch of a file that is not"
-    assert submitted.batch_id
+    assert slow_files.creates() == 1, "Azure refuses a batch of a file that is not"
 
 
-async def test_without_the_wait_the_emulator_refuses(world, monkeypatch):
+async def test_without_the_wait_the_emulator_refuses(make_world, slow_files, monkeypatch):
+    world = make_world(emulator=slow_files)
+
     async def settled_at_once(_self, file):
         return file
 
@@ -58,7 +74,8 @@ async def test_PO_02_looks_at_a_file_that_fail_in_passing_do_not_matter(world, e
     assert (emulator.creates(), len(emulator.state()["files"])) == (1, 1)
 
 
-async def test_a_file_that_takes_longer_than_an_attempt_is_found_by_the_next(world, emulator, monkeypatch):
+async def test_a_file_that_takes_longer_than_an_attempt_is_found_by_the_next(make_world, slow_files, monkeypatch):
+    emulator, world = slow_files, make_world(emulator=slow_files)
     ref = await world.planned()
     monkeypatch.setattr(azure, "FILE_READY_S", 0.05)
     with pytest.raises(ApplicationError) as waits:
@@ -66,6 +83,7 @@ async def test_a_file_that_takes_longer_than_an_attempt_is_found_by_the_next(wor
     assert (waits.value.type, waits.value.non_retryable) == ("provider.transient", False)
     assert (emulator.creates(), len(emulator.state()["files"])) == (0, 1)
     monkeypatch.setattr(azure, "FILE_READY_S", 600.0)
+    emulator.advance_at_once("1h")
     assert (await world.submit(ref, attempt=2)).batch_id
     assert (emulator.creates(), len(emulator.state()["files"])) == (1, 1), "it was not uploaded again"
 
