@@ -8,8 +8,6 @@ import orjson
 import pytest
 from cli_world import Commands, line_of, read_results
 
-pytestmark = pytest.mark.timeout(300)
-
 BAD_LINE = orjson.dumps(
     {"custom_id": "bad", "body": {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "POISON"}]}}
 )

@@ -4,11 +4,8 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
 import zstandard
 from cli_world import Commands, assert_answers
-
-pytestmark = pytest.mark.timeout(300)  # several processes a test, on machines that do other things as well
 
 KEY = "sk-proj-untold-94f1c2e8a7"
 REFUSAL = "Incorrect API key provided"

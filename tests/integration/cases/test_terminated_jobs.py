@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from cli_world import Commands, assert_answers
 from groupage.client.local_server import ServerFiles, read_record
 from groupage.workers.embedded import ServerUse
@@ -16,8 +15,6 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowHandle
-
-pytestmark = pytest.mark.timeout(300)  # several processes a test, on machines that do other things as well
 
 JOB = "job/default/k"
 
@@ -52,7 +49,7 @@ async def reset_to_the_first_task(job: WorkflowHandle[Any, Any]) -> None:
     await job._client.workflow_service.reset_workflow_execution(request)
 
 
-def wait_until(holds: Callable[[], object], within_s: float = 90.0) -> None:
+def wait_until(holds: Callable[[], object], within_s: float = 180.0) -> None:
     give_up_at = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < give_up_at, f"not within {within_s:.0f} s"

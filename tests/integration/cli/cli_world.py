@@ -19,7 +19,7 @@ from groupage.schemas.ids import decode_tag
 
 ENDPOINT = "/v1/chat/completions"
 MODEL = "gpt-4o-mini"
-TIMEOUT_S = 90.0
+TIMEOUT_S = 200.0
 
 
 def body_of(number: int) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class Commands:
         )
 
     def wait_until_submitted(self, batches: int = 1) -> None:
-        give_up_at = time.monotonic() + 60
+        give_up_at = time.monotonic() + 150
         while len(self.emulator.status()["batches"]) < batches:
             ended = next((each for each in self._running if each.returncode is None and each.poll()), None)
             if ended is not None:

@@ -23,11 +23,11 @@ def address(groupage: Commands) -> Iterator[str]:
     assert server is not None
     yield server.address
     dev.terminate()
-    dev.communicate(timeout=60)
+    dev.communicate(timeout=150)
 
 
 def until(groupage: Commands, key: str, true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    give_up_at = time.monotonic() + 60
+    give_up_at = time.monotonic() + 150
     while True:
         asked = groupage.call("status", key, "--json")
         assert asked.returncode == 0, asked.stderr

@@ -29,7 +29,7 @@ def submission(provider: Provider, adapter: BatchProvider, folder: Path) -> Subm
 
 
 def wait_for_the_end(there: Running) -> None:
-    give_up_at = time.monotonic() + 30
+    give_up_at = time.monotonic() + 120
     while there.emulator.status()["batches_live"]:
         assert time.monotonic() < give_up_at, there.emulator.status()["batches"]
         time.sleep(0.05)

@@ -18,7 +18,7 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
 ROOT = Path(__file__).parents[3]
-WAIT_S = 60.0
+WAIT_S = 140.0
 
 
 @pytest.fixture

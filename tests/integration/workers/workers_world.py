@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 
-async def eventually(check: Callable[[], bool], within_s: float = 20.0) -> None:
+async def eventually(check: Callable[[], bool], within_s: float = 90.0) -> None:
     """Wait until the check holds."""
     for _ in range(int(within_s / 0.1)):
         if check():

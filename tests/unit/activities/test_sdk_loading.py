@@ -41,7 +41,6 @@ BEGINNERS = """
 """
 
 
-@pytest.mark.timeout(120)
 def test_calls_that_begin_at_once_load_googles_packages_one_after_the_other() -> None:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(BEGINNERS)], capture_output=True, text=True, check=False

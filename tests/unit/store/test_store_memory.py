@@ -48,7 +48,7 @@ def peak_mib(count: int, answer_bytes: int, folder: Path) -> int:
     folder.mkdir()
     done = subprocess.run(
         [sys.executable, "-c", STEPS, str(count), str(answer_bytes), str(folder)],
-        capture_output=True, text=True, check=False, timeout=110,
+        capture_output=True, text=True, check=False, timeout=280,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return int(done.stdout)

@@ -32,7 +32,7 @@ stop.set()
 def resident_mib(how: str) -> int:
     env = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, how], env=env, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", _PROGRAM, how], env=env, capture_output=True, text=True, check=True, timeout=200
     )
     return int(done.stdout)
 

@@ -34,7 +34,7 @@ async def main(base_url, folder):
     await provider.upload(submission)
     with Peak() as up:
         batch = await provider.create(submission, [])
-    give_up_at = time.monotonic() + 90
+    give_up_at = time.monotonic() + 200
     while not (await provider.status(batch.batch_id)).phase.ended:
         assert time.monotonic() < give_up_at, "the batch does not end"
         await asyncio.sleep(0.2)

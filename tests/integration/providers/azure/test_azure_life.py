@@ -157,7 +157,7 @@ async def test_a_download_may_be_stopped(world, emulator):
     await asyncio.sleep(0.2)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 60)
 
 
 async def test_lines_carry_our_ids_and_the_surfaces_own_path(make_world, monkeypatch):

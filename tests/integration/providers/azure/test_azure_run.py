@@ -36,7 +36,6 @@ def write_lines(path: Path, count: int = REQUESTS) -> Path:
     return write(path, (line_of(n, chat_body(n, DEPLOYMENT), paths[n % 2]) for n in range(count)))
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("version", ["", "2024-10-21"], ids=["v1", "legacy"])
 def test_two_hundred_requests_are_all_answered_once_in_spite_of_faults(
     commands: Commands, tmp_path: Path, version: str
@@ -50,7 +49,6 @@ def test_two_hundred_requests_are_all_answered_once_in_spite_of_faults(
     assert commands.emulator.status()["files"] == []
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("commands", [{"max_enqueued_tokens": 350, "turnaround": "2s"}], indirect=True)
 def test_QU_02_more_tokens_than_the_deployment_may_enqueue_wait_their_turn(commands: Commands, tmp_path: Path) -> None:
     """Five shards of some 110 tokens each, of which the deployment may have three at once."""

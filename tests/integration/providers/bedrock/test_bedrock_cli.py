@@ -38,7 +38,6 @@ def commands(tmp_path: Path, s3: S3Server) -> Iterator[Commands]:
         yield made
 
 
-@pytest.mark.timeout(240)
 def test_two_hundred_portable_requests_are_all_answered_once_in_spite_of_faults(
     commands: Commands, tmp_path: Path
 ) -> None:

@@ -45,7 +45,6 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
         assert not is_running(ServerFiles.of(made.state_dir))
 
 
-@pytest.mark.timeout(240)
 def test_a_server_of_ones_own_is_added_by_a_catalog_and_used_by_its_name(commands: Commands, tmp_path: Path) -> None:
     source, output = commands.write_input(range(60)), tmp_path / "out.jsonl"
     done = commands.call(

@@ -42,7 +42,6 @@ def answer_of(n: int) -> str:
     return expected_text(CHAT, body)
 
 
-@pytest.mark.timeout(240)
 def test_portable_and_native_requests_are_all_answered_once_in_spite_of_faults(
     commands: Commands, tmp_path: Path
 ) -> None:

@@ -48,7 +48,6 @@ def write_input(folder: Path, count: int) -> Path:
     return write_lines(folder / "in.jsonl", (line_of(n, chat_body(n, GEMINI)) for n in range(count)))
 
 
-@pytest.mark.timeout(240)
 def test_two_hundred_portable_requests_are_all_answered_once_and_leave_no_table(
     commands: Commands, tmp_path: Path
 ) -> None:
@@ -61,7 +60,6 @@ def test_two_hundred_portable_requests_are_all_answered_once_and_leave_no_table(
         assert list(client.list_tables(f"{PROJECT}.{DATASET}", retry=None)) == []
 
 
-@pytest.mark.timeout(180)
 def test_a_job_waits_for_a_missing_dataset_and_says_what_to_do(commands: Commands, tmp_path: Path) -> None:
     commands.emulator.set_faults({})
     process = commands.start(
