@@ -47,19 +47,23 @@ async def first_wire_id(response: "httpx2.Response", what: str) -> str:
     """
     import httpx2
 
-    pending, seen = b"", 0
+    pending, seen = bytearray(), 0
     try:
         async for chunk in response.aiter_bytes():
             seen += len(chunk)
-            *lines, pending = (pending + chunk).split(b"\n")
-            for line in lines:
-                wire_id = read_result_line(line).wire_id
-                if wire_id is not None:
-                    return wire_id
+            # Joined at a line's end only: the first line may be long.
+            head, ended, rest = chunk.rpartition(b"\n")
+            if ended:
+                for line in (bytes(pending) + head).split(b"\n"):
+                    wire_id = read_result_line(line).wire_id
+                    if wire_id is not None:
+                        return wire_id
+                pending.clear()
+            pending += rest
             if seen > PROBED_BYTES:
                 return ""
     except httpx2.RequestError as error:
         raise ProviderError(
             f"{what}: {type(error).__name__}: {error}", error_class=ErrorClass.transient, code="cut_short"
         ) from error
-    return read_result_line(pending).wire_id or ""
+    return read_result_line(bytes(pending)).wire_id or ""
