@@ -42,9 +42,9 @@ class ResultError(Message):
 class Result(Message):
     """One line of results/{part}.jsonl.zst and of the command's output file, field for field.
 
-    `body` is the provider's answer as it came (null if there is none), `text` what it says,
-    `rounds` how often the request was sent. `cost_usd` is for this answer alone; money spent
-    without an answer is waste, a column of the ledger.
+    `body` is the provider's answer as it came, but for what strict readers of JSON refuse (null if
+    there is none), `text` what it says, `rounds` how often the request was sent. `cost_usd` is for
+    this answer alone; money spent without an answer is waste, a column of the ledger.
     """
 
     id: str | None
