@@ -1,6 +1,7 @@
 """`groupage run` and `groupage submit`."""
 
 import asyncio
+import os
 import sys
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from groupage.workers.stack import Stack, WorkerPlan, run_with_stack
 from groupage.workers.telemetry import configure_logging
 
 CLEAN_UP_AT_MOST = timedelta(seconds=30)
+INTAKE_PROCESSES = 4
 START_AHEAD_BYTES = 16 << 20
 """From this size of input on, reading it takes as long as starting the embedded server."""
 
@@ -200,6 +202,7 @@ async def _spool(options: JobOptions, settings: Settings, until: AsyncExitStack)
             endpoint=options.endpoint,
             on_invalid=options.policy.on_invalid,
             directory=folder,
+            processes=min(INTAKE_PROCESSES, os.cpu_count() or 1),
         )
     )
 

@@ -40,10 +40,11 @@ async def spooled_input(
     endpoint: str = DEFAULT_ENDPOINT,
     on_invalid: str = "refuse",
     directory: Path | None = None,
+    processes: int = 1,
 ) -> AsyncGenerator[SpooledInput, None]:
     """Validate all input onto the local disk (in `directory`) for the block. Nothing has been sent anywhere yet.
 
-    Raises InputRefused with the first bad lines, unless `on_invalid` is "skip".
+    A large file is taken in by as many other `processes`, if these are several. Raises InputRefused with the first bad lines, unless `on_invalid` is "skip".
     """
     folder = Path(tempfile.mkdtemp(prefix="groupage-intake-", dir=directory))
     try:
@@ -54,7 +55,13 @@ async def spooled_input(
             if (binary := binary_kind(head)) is not None:
                 raise UsageError(f"{name} {binary[0]}; nothing was sent", hint=binary[1])
             spooled = await asyncio.to_thread(
-                spool_requests, source, folder, provider=provider, model=model, endpoint=endpoint
+                spool_requests,
+                source,
+                folder,
+                provider=provider,
+                model=model,
+                endpoint=endpoint,
+                processes=processes,
             )
         except OSError as error:
             raise UsageError(f"{name} cannot be read: {error.strerror or error}") from error

@@ -24,8 +24,9 @@ def read_chunks(file: BinaryIO) -> Iterator[bytes]:
         yield chunk
 
 
-def physical_lines(chunks: Iterable[bytes], max_bytes: int) -> Iterator[bytes | LongLine]:
-    """Every line, blank ones included, without its newline; a byte order mark at the start is dropped.
+def physical_lines(chunks: Iterable[bytes], max_bytes: int, *, at_start: bool = True) -> Iterator[bytes | LongLine]:
+    """Every line, blank ones included, without its newline; a byte order mark at the start is dropped. `at_start`:
+    the input begins here.
 
     A last line without a newline is a line; nothing after the last newline is none. Memory: one piece
     and at most `max_bytes` of an unfinished line, however long it goes on.
@@ -34,7 +35,7 @@ def physical_lines(chunks: Iterable[bytes], max_bytes: int) -> Iterator[bytes | 
     held = 0
     dropped = 0  # bytes of an over-long line seen so far, if we are in one
     head = b""
-    for chunk in _without_bom(chunks):
+    for chunk in _without_bom(chunks) if at_start else chunks:
         first, *others = chunk.split(b"\n")
         if dropped:
             dropped += len(first)

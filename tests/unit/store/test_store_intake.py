@@ -46,7 +46,7 @@ def test_repeated_ids_are_found_across_segments_and_in_several_passes(monkeypatc
 
 
 def test_equal_hashes_of_different_ids_are_no_duplicates(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("groupage.store.spool.hash_of", lambda _id: 42)
+    monkeypatch.setattr("groupage.store.spooler.hash_of", lambda _id: 42)
     spooled = spool([batch_line("a"), batch_line("b"), batch_line("c"), batch_line("b")])
     assert rejections(spooled) == [(4, "duplicate_id")]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from groupage.schemas.limits import REQUEST_ID_MAX_BYTES
-from groupage.store import spool as spooling
+from groupage.store import spooler as spooling
 from groupage.store.intake import SpooledInput
 from groupage.store.plain_lines import read_plain
 from hypothesis import given, settings
