@@ -34,6 +34,7 @@ from groupage.store import keys
 from groupage.store.objects import Store
 from groupage.store.rows import OUTCOMES, RowTable
 from groupage.store.shard_results import read_shard_rows
+from groupage.store.shards import read_members
 
 CHAT = "/v1/chat/completions"
 MODEL = "gpt-4o-mini"
@@ -184,6 +185,10 @@ class World:
 
     def shard(self, round_: int = 0, shard: int = 0) -> ShardRef:
         return ShardRef(job=self.job, round=round_, shard=shard)
+
+    def members(self, round_: int, shard: int = 0) -> list[int]:
+        """Indices of a planned shard's requests."""
+        return read_members(self.store, self.job.tenant, self.job.key, round_, shard).tolist()
 
     def wire(self, index: int, round_: int = 0, shard: int = 0) -> str:
         return wire_id(self.shard(round_, shard).tag, index)

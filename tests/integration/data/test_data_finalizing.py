@@ -22,7 +22,6 @@ from groupage.schemas.limits import PAYLOAD_MAX_BYTES
 from groupage.store import keys
 from groupage.store.reader import JobResults, read_summary
 from groupage.store.results import ResultLine
-from groupage.store.shards import read_members
 from groupage.store.sync_parts import SyncPartWriter
 
 OK, FAILED, EXPIRED, CANCELLED = Outcome.succeeded, Outcome.failed, Outcome.expired, Outcome.cancelled
@@ -322,5 +321,5 @@ async def test_every_member_has_one_row_whatever_the_files_say(world):
     rows = [ok(world.wire(n % 7)) for n in range(30)] + [bad(world.wire(n)) for n in range(5, 15)]
     report = await world.collect(rows)
     indices = world.rows().rows["index"].tolist()
-    assert indices == read_members(world.store, world.job.tenant, world.job.key, 0, 0).tolist()
+    assert indices == world.members(0)
     assert sum(report.outcomes.values()) == report.requests == 20

@@ -6,7 +6,6 @@ import pytest
 from data_world import World, bad, ok
 from groupage.schemas import BatchPhase, ErrorClass, FailureAction
 from groupage.schemas.states import UNEXPLAINED
-from groupage.store.shards import read_members
 
 RESUBMIT = dict.fromkeys(ErrorClass, FailureAction.resubmit)
 ONCE_MORE = sorted(UNEXPLAINED)
@@ -16,10 +15,6 @@ ENDINGS = {
     ErrorClass.transient: "server_error",
 }
 """Besides missing, which takes no line."""
-
-
-def members(world: World, round_: int) -> list[int]:
-    return read_members(world.store, world.job.tenant, world.job.key, round_, 0).tolist()
 
 
 async def end(world: World, round_: int, endings: dict[int, ErrorClass | None]) -> None:
@@ -48,7 +43,7 @@ async def test_PF_08_whatever_came_before_the_first_unexplained_end_gets_one_mor
         assert (plan.requests, plan.given_up, plan.ended_again) == (len(going), len(again), len(again))
         if not going:
             return
-        assert members(world, round_ + 1) == going
+        assert world.members(round_ + 1) == going
 
 
 async def test_PF_08_a_class_that_is_given_up_anyway_is_counted_by_the_job(world):
@@ -67,7 +62,7 @@ async def test_PF_08_what_a_person_insists_on_goes_again(world):
     world.plan(1, actions=RESUBMIT)
     await end(world, 1, {0: ErrorClass.missing, 1: ErrorClass.unknown})
     world.plan(2, actions=RESUBMIT, once_more=[ErrorClass.missing])
-    assert members(world, 2) == [1]
+    assert world.members(2) == [1]
 
 
 async def test_PF_08_an_answer_that_came_late_is_no_second_end(world):
@@ -77,4 +72,4 @@ async def test_PF_08_an_answer_that_came_late_is_no_second_end(world):
     await end(world, 0, {0: None, 1: ErrorClass.missing, 2: ErrorClass.expired})
     await end(world, 1, dict.fromkeys(range(3), ErrorClass.missing))
     plan = world.plan(2, actions=RESUBMIT, once_more=ONCE_MORE)
-    assert (plan.given_up, plan.ended_again, members(world, 2)) == (1, 1, [2])
+    assert (plan.given_up, plan.ended_again, world.members(2)) == (1, 1, [2])

@@ -23,14 +23,10 @@ from groupage.schemas import (
 from groupage.store import keys
 from groupage.store.results import ResultLine
 from groupage.store.rows import REQUEST_ROW
-from groupage.store.shards import count_answered, read_answered, read_members, read_round_plan, read_shard_plan
+from groupage.store.shards import count_answered, read_answered, read_round_plan, read_shard_plan
 from groupage.store.sync_parts import SyncPartWriter
 
 RESUBMIT, SYNC, GIVE_UP, ASK = FailureAction.resubmit, FailureAction.sync, FailureAction.give_up, FailureAction.ask
-
-
-def members(world: World, round_: int, shard: int) -> list[int]:
-    return read_members(world.store, world.job.tenant, world.job.key, round_, shard).tolist()
 
 
 def shard_plan(world: World, round_: int, shard: int):
@@ -53,8 +49,8 @@ def test_a_round_is_planned_by_count_and_every_request_once(world):
     world.requests(100)
     plan = world.plan()
     assert (plan.batch_shards, plan.sync_shards, plan.requests, plan.given_up) == (3, 0, 100, 0)
-    assert [len(members(world, 0, shard)) for shard in range(3)] == [40, 40, 20]
-    assert sorted(n for shard in range(3) for n in members(world, 0, shard)) == list(range(100))
+    assert [len(world.members(0, shard)) for shard in range(3)] == [40, 40, 20]
+    assert sorted(n for shard in range(3) for n in world.members(0, shard)) == list(range(100))
 
 
 def test_IV_16_shards_hold_the_byte_limit_after_rendering(world):
@@ -68,11 +64,11 @@ def test_IV_16_shards_hold_the_byte_limit_after_rendering(world):
     for shard in range(plan.batch_shards):
         rendered = sum(
             len(world.provider.render(world.wire(r.index, 0, shard), CHAT, r.body))
-            for r in reader.requests(np.array(members(world, 0, shard)))
+            for r in reader.requests(np.array(world.members(0, shard)))
         )
         stated = shard_plan(world, 0, shard).bytes
         # Above by no more than the longest shard and index numbers could take.
-        assert rendered <= stated <= min(3000, rendered + 10 * len(members(world, 0, shard)))
+        assert rendered <= stated <= min(3000, rendered + 10 * len(world.members(0, shard)))
 
 
 def test_shards_hold_the_token_limit(world):
@@ -97,7 +93,7 @@ def test_IV_16_shards_hold_the_limit_of_embedding_inputs(world):
     world.prepare([embedded(n, (texts, tokens, "one", [1, 2, 3, 4, 5])[n % 4]) for n in range(12)])
     plan = world.plan()
     # 4, 4, 1, 1 inputs in turn.
-    assert [members(world, 0, shard) for shard in range(plan.batch_shards)] == [
+    assert [world.members(0, shard) for shard in range(plan.batch_shards)] == [
         [0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11],
     ]  # fmt: skip
 
@@ -117,7 +113,7 @@ def test_IV_18_a_request_of_more_inputs_than_a_batch_may_hold_gets_its_outcome_a
     world.prepare([embedded(0, "a"), embedded(1, ["x"] * 11), embedded(2, ["x"] * 10)])
     plan = world.plan(limits_factor=0.5)
     assert (plan.batch_shards, plan.requests, plan.given_up) == (2, 2, 1)
-    assert [members(world, 0, shard) for shard in range(2)] == [[0], [2]], "over half of the limit it goes alone"
+    assert [world.members(0, shard) for shard in range(2)] == [[0], [2]], "over half of the limit it goes alone"
     rows = world.rows(0, 2)
     assert rows.rows["index"].tolist() == [1]
     assert rows.codes[rows.rows["code"][0]] == "too_many_inputs"
@@ -141,8 +137,8 @@ def test_IV_13_models_and_endpoints_never_share_a_shard(world):
     assert plan.batch_shards == 4
     for shard in range(3):
         model = int(shard_plan(world, 0, shard).model[1:])
-        assert members(world, 0, shard) == list(range(model, 30, 3))
-    assert (shard_plan(world, 0, 3).endpoint, members(world, 0, 3)) == ("/v1/embeddings", [30])
+        assert world.members(0, shard) == list(range(model, 30, 3))
+    assert (shard_plan(world, 0, 3).endpoint, world.members(0, 3)) == ("/v1/embeddings", [30])
 
 
 def test_IV_18_a_line_over_the_limit_gets_its_outcome_and_the_rest_runs(world):
@@ -150,7 +146,7 @@ def test_IV_18_a_line_over_the_limit_gets_its_outcome_and_the_rest_runs(world):
     world.prepare([world.request(0), world.request(1, text="x" * 5000), world.request(2)])
     plan = world.plan()
     assert (plan.batch_shards, plan.requests, plan.given_up) == (1, 2, 1)
-    assert members(world, 0, 0) == [0, 2]
+    assert world.members(0, 0) == [0, 2]
     rows = world.rows(0, 1)
     assert rows.rows["index"].tolist() == [1]
     assert rows.codes[rows.rows["code"][0]] == "line_too_large"
@@ -161,7 +157,7 @@ def test_IV_21_few_requests_go_by_sync_where_the_provider_refuses_so_few(world):
     world.requests(7)
     plan = world.plan()
     assert (plan.batch_shards, plan.sync_shards) == (0, 1)
-    assert members(world, 0, 0) == list(range(7))
+    assert world.members(0, 0) == list(range(7))
 
 
 def test_IV_21_few_requests_are_not_sent_where_the_policy_says_never_by_sync(world):
@@ -181,7 +177,7 @@ def test_IV_21_what_is_too_few_at_first_finds_its_batch_with_what_is_left_of_oth
     actions = {ErrorClass.not_sent: RESUBMIT}
     plan = world.plan(1, escalate=False, actions=actions)
     assert (plan.batch_shards, plan.sync_shards) == (1, 0)
-    assert members(world, 1, 0) == [0, 1, 2, 3, 4]
+    assert world.members(1, 0) == [0, 1, 2, 3, 4]
 
 
 def test_IV_21_the_last_shard_is_filled_up_to_the_minimum(world):
@@ -194,7 +190,7 @@ def test_IV_21_the_last_shard_is_filled_up_to_the_minimum(world):
 def test_rejected_lines_are_not_planned(world):
     world.prepare([world.request(0), b"[1]", world.request(2)])
     assert world.plan().requests == 2
-    assert members(world, 0, 0) == [0, 2]
+    assert world.members(0, 0) == [0, 2]
 
 
 def test_an_empty_job_has_an_empty_plan(world):
@@ -207,7 +203,7 @@ def test_the_canary_comes_first_and_alone(world):
     world.requests(100)
     plan = world.plan(canary_requests=5)
     assert plan.batch_shards == 2
-    assert members(world, 0, 0) == [0, 1, 2, 3, 4]
+    assert world.members(0, 0) == [0, 1, 2, 3, 4]
 
 
 def test_sync_shards_are_small(world):
@@ -250,10 +246,10 @@ async def test_promise_3_PF_09_a_second_round_holds_only_what_has_no_answer(worl
     )
     plan = world.plan(1, actions={ErrorClass.expired: RESUBMIT})
     assert (plan.batch_shards, plan.requests, plan.given_up) == (1, 40, 0)
-    assert members(world, 1, 0) == list(range(60, 100))
+    assert world.members(1, 0) == list(range(60, 100))
     await world.collect([ok(world.wire(n, 1)) for n in range(60, 99)], round_=1)
     plan = world.plan(2, actions={ErrorClass.missing: SYNC})
-    assert (plan.batch_shards, plan.sync_shards, members(world, 2, 0)) == (0, 1, [99])
+    assert (plan.batch_shards, plan.sync_shards, world.members(2, 0)) == (0, 1, [99])
 
 
 async def test_promise_3_what_a_late_batch_answered_is_not_planned_again(world):
@@ -264,7 +260,7 @@ async def test_promise_3_what_a_late_batch_answered_is_not_planned_again(world):
     await world.collect([ok(world.wire(n)) for n in range(7)], [bad(world.wire(n)) for n in range(7, 10)])
     await world.collect(None, [bad(world.wire(n, 1)) for n in range(10)], round_=1)
     plan = world.plan(2, actions={ErrorClass.expired: RESUBMIT})
-    assert (plan.requests, plan.given_up, members(world, 2, 0)) == (3, 0, [7, 8, 9])
+    assert (plan.requests, plan.given_up, world.members(2, 0)) == (3, 0, [7, 8, 9])
 
 
 async def test_promise_3_a_round_that_is_taken_up_again_notes_what_was_answered_since(world):
@@ -297,8 +293,8 @@ async def test_each_error_class_goes_where_its_action_sends_it(world):
         },
     )
     assert (plan.batch_shards, plan.sync_shards, plan.requests, plan.given_up) == (1, 1, 3, 3)
-    assert members(world, 1, 0) == [0]
-    assert members(world, 1, 1) == [1, 3]
+    assert world.members(1, 0) == [0]
+    assert world.members(1, 1) == [1, 3]
 
 
 @pytest.mark.parametrize(("escalate", "by_sync"), [(True, [[1, 2]]), (False, [])])
@@ -309,8 +305,8 @@ async def test_requests_that_nobody_could_tell_apart_are_not_sent_in_a_batch_aga
     await world.collect([ok(world.wire(0)), ok(world.wire(4))], errors)
     plan = world.plan(1, actions={ErrorClass.unknown: RESUBMIT}, escalate=escalate)
     assert (plan.batch_shards, plan.sync_shards) == (1, len(by_sync))
-    assert members(world, 1, 0) == [3]
-    assert [members(world, 1, 1 + shard) for shard in range(plan.sync_shards)] == by_sync
+    assert world.members(1, 0) == [3]
+    assert [world.members(1, 1 + shard) for shard in range(plan.sync_shards)] == by_sync
 
 
 async def test_a_shard_without_results_counts_by_its_refusal_else_as_not_sent(world):
@@ -322,7 +318,7 @@ async def test_a_shard_without_results_counts_by_its_refusal_else_as_not_sent(wo
     world.store.put_message(keys.shard_object(world.job.tenant, world.job.key, 0, 1, "refused.json"), refusal)
     plan = world.plan(1, actions={ErrorClass.too_large: RESUBMIT, ErrorClass.not_sent: SYNC}, limits_factor=0.5)
     assert (plan.batch_shards, plan.sync_shards) == (3, 1)
-    assert [members(world, 1, shard) for shard in range(4)] == [[5, 6], [7, 8], [9], [10, 11, 12, 13, 14]]
+    assert [world.members(1, shard) for shard in range(4)] == [[5, 6], [7, 8], [9], [10, 11, 12, 13, 14]]
 
 
 def test_promise_3_answers_that_a_dead_sync_shard_flushed_are_not_sent_again(world):
@@ -337,7 +333,7 @@ def test_promise_3_answers_that_a_dead_sync_shard_flushed_are_not_sent_again(wor
     writer.flush()
     plan = world.plan(1, actions={ErrorClass.not_sent: SYNC})
     assert plan.requests == 3
-    assert members(world, 1, 0) == [0, 1, 3]
+    assert world.members(1, 0) == [0, 1, 3]
 
 
 async def test_invariant_6_permanent_failures_without_an_action_stay_as_they_are(world):

@@ -4,7 +4,6 @@ import pytest
 from data_world import World, ok
 from groupage.activities.refusals import keep_refusal
 from groupage.schemas import BadLines, BatchError, BatchPhase, BatchStatus, ErrorClass, FailureAction, Outcome, ShardRef
-from groupage.store.shards import read_members
 from test_data_finalizing import finalize, results
 
 RESUBMIT = {ErrorClass.not_sent: FailureAction.resubmit}
@@ -22,10 +21,6 @@ def keep(world: World, error_class: ErrorClass, message: str = "no", shard: int 
     keep_refusal(world.store, ShardRef(job=world.job, round=0, shard=shard), status)
 
 
-def members(world: World, round_: int, shard: int) -> list[int]:
-    return read_members(world.store, world.job.tenant, world.job.key, round_, shard).tolist()
-
-
 async def test_promise_10_only_the_lines_that_the_provider_names_are_at_fault(world):
     world.prepare([world.request(0), b"", *(world.request(n) for n in range(1, 10))])
     world.plan()
@@ -39,7 +34,7 @@ async def test_promise_10_only_the_lines_that_the_provider_names_are_at_fault(wo
     assert report.error is not None
     assert report.error.bad_lines == []
     assert world.plan(1, actions=RESUBMIT).requests == 7
-    assert members(world, 1, 0) == [0, 1, 3, 5, 6, 7, 8]
+    assert world.members(1, 0) == [0, 1, 3, 5, 6, 7, 8]
     await world.collect([ok(world.wire(n, 1)) for n in (0, 1, 3, 5, 6, 7, 8)], round_=1, batch_id="batch_2")
     assert finalize(world, rounds=2).outcomes == {Outcome.succeeded: 7, Outcome.failed: 3}
     errors = {row["id"]: row["error"] for row in results(world) if row["error"]}
@@ -70,7 +65,7 @@ def test_promise_10_a_batch_that_is_refused_for_a_line_that_nobody_names_goes_ag
     world.plan(max_shard_requests=5)
     keep(world, ErrorClass.invalid)
     plan = world.plan(1, actions=RESUBMIT, limits_factor=0.5)
-    assert [members(world, 1, n) for n in range(plan.batch_shards)] == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+    assert [world.members(1, n) for n in range(plan.batch_shards)] == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
     assert plan.given_up == 0
 
 
@@ -82,7 +77,7 @@ def test_shards_that_were_refused_for_other_reasons_are_not_cut_with_them(world)
     keep(world, ErrorClass.quota, shard=1)
     actions = RESUBMIT | {ErrorClass.quota: FailureAction.resubmit, ErrorClass.too_large: FailureAction.resubmit}
     plan = world.plan(1, actions=actions, limits_factor=0.5)
-    assert [members(world, 1, n) for n in range(plan.batch_shards)] == [[1], [2]]
+    assert [world.members(1, n) for n in range(plan.batch_shards)] == [[1], [2]]
 
 
 @pytest.mark.parametrize("error_class", [ErrorClass.quota, ErrorClass.invalid, ErrorClass.transient])
