@@ -97,12 +97,17 @@ class ProviderError(GroupageError):
         hint: str = "",
         lines: Sequence[int] = (),
     ) -> None:
-        super().__init__(message, hint=hint)
+        super().__init__(_encodable(message), hint=hint)
         self.error_class = error_class
         self.lines = lines
-        self.code = code
+        self.code = _encodable(code)
         self.status = status
         self.retry_after_s = retry_after_s
+
+
+def _encodable(text: str) -> str:
+    """With "?" for half a surrogate pair: servers quote what was cut, and Temporal refuses a failure with one."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 class AmbiguousCreate(ProviderError):

@@ -12,6 +12,7 @@ from groupage.activities.providers.google_errors import GoogleError, read_error
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
+from groupage.store import answer_json
 
 if TYPE_CHECKING:
     import httpx2
@@ -71,7 +72,7 @@ def answered(response: "httpx2.Response", what: str) -> ProviderError:
 
 def error_of(response: "httpx2.Response") -> GoogleError:
     try:
-        body: Any = orjson.loads(response.content)
+        body: Any = answer_json.loads(response.content)
     except orjson.JSONDecodeError:
         body = response.content[:1000].decode("utf-8", "replace")
     return read_error(response.status_code, body)

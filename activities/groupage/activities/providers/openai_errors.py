@@ -24,6 +24,7 @@ from groupage.activities.answers import classify
 from groupage.activities.providers.call_errors import NOT_SENT, ambiguous, connection_failed, of_whole, retry_after_s
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
+from groupage.store import answer_json
 
 if TYPE_CHECKING:
     import httpx2
@@ -77,9 +78,12 @@ def _page_title(error: Any) -> str | None:
 
 
 def read_object(response: "httpx2.Response", what: str) -> dict[str, Any]:
-    """The JSON object in a successful response. Anything else is no answer of the API: transient (PO-22)."""
+    """The JSON object in a successful response. Anything else is no answer of the API: transient (PO-22).
+
+    Read as everybody reads JSON: a listing shows names and metadata that are not ours.
+    """
     try:
-        parsed = orjson.loads(response.content)
+        parsed = answer_json.loads(response.content)
     except orjson.JSONDecodeError:
         title = _page_title(response.content[:4000].decode("utf-8", "replace"))
         raise ProviderError(

@@ -26,6 +26,7 @@ from groupage.activities.providers.sdk_loading import load
 from groupage.schemas import BatchError, ErrorClass
 from groupage.schemas.errors import ProviderError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
+from groupage.store import answer_json
 
 T = TypeVar("T")
 
@@ -77,7 +78,7 @@ def _answered(error: Any, what: str) -> ProviderError:
     body: Any = {"message": str(error.message), "code": status}
     if response is not None:
         try:
-            body = orjson.loads(response.content)
+            body = answer_json.loads(response.content)
         except orjson.JSONDecodeError:
             body = {"message": str(error.message), "code": status}
     headers = response.headers.items() if response is not None else ()
