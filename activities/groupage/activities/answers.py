@@ -18,6 +18,7 @@ from typing import Any
 
 import orjson
 from groupage.activities.answers_shared import count, ids_beside, make_usage, unparsed, unreadable
+from groupage.activities.own_words import own_words
 from groupage.activities.providers.base import Answer
 from groupage.schemas import ErrorClass, Outcome, Usage
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
@@ -73,6 +74,13 @@ _CREDIT = re.compile(
     r"|account is in good standing|organization has been (disabled|restricted)"
 )
 """Account-level trouble reported as a bad request, line by line (QU-06)."""
+
+
+def _lacks_credit(error: Any, message: str) -> bool:
+    """An error that names a parameter is about that, and quotes it."""
+    if not _CREDIT.search(message.lower()) or (type(error) is dict and error.get("param")):
+        return False
+    return bool(_CREDIT.search(own_words(message)))
 
 
 def read_batch_line(line: bytes, endpoint: str) -> Answer:
@@ -143,9 +151,8 @@ def classify(status: int | None, error: Any) -> tuple[ErrorClass, str, str]:
     """
     code, kind, message = _error_fields(error)
     shown = code or kind or (f"http_{status}" if status is not None else "")
-    lowered = message.lower()
     known = _CODE_CLASSES.get(code) or _CODE_CLASSES.get(kind)
-    if code in _ACCOUNT_CODES or kind in _ACCOUNT_CODES or _CREDIT.search(lowered) or status in {401, 402}:
+    if code in _ACCOUNT_CODES or kind in _ACCOUNT_CODES or status in {401, 402} or _lacks_credit(error, message):
         found = ErrorClass.account
     elif status == 403 or code in _FORBIDDEN_CODES or kind in _FORBIDDEN_CODES:
         found = ErrorClass.forbidden

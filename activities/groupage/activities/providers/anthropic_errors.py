@@ -19,6 +19,7 @@ timeout, reset, an answer that is no JSON object        transient; yes
 import re
 from typing import TYPE_CHECKING, Any
 
+from groupage.activities.own_words import own_words
 from groupage.activities.providers.bad_lines import request_paths
 from groupage.activities.providers.call_errors import connection_failed, of_whole, retry_after_s
 from groupage.schemas import ErrorClass
@@ -60,7 +61,7 @@ def classify(status: int | None, error: Any) -> tuple[ErrorClass, str, str]:
     kind, code, message = _fields(error)
     shown = (code or kind or (f"http_{status}" if status is not None else "no_code"))[:200]
     known = _TYPES.get(kind)
-    if _is_account(status, kind, code, message.lower()):
+    if _is_account(status, kind, code, own_words(message)):
         found = ErrorClass.account
     elif status == 403 or kind == _FORBIDDEN:
         found = ErrorClass.forbidden

@@ -27,6 +27,7 @@ import re
 from http import HTTPStatus
 from typing import Any
 
+from groupage.activities.own_words import own_words
 from groupage.activities.providers.call_errors import (
     NOT_SENT,
     TOO_FEW,
@@ -87,7 +88,8 @@ _BY_CODE = {
 }
 
 _PAYMENT = re.compile(
-    r"invalid_payment_instrument|payment instrument|subscription has (expired|been cancel)|marketplace"
+    r"invalid_payment_instrument|payment instrument|subscription has (expired|been cancel)"
+    r"|marketplace[^.]{0,80}subscri|subscri[^.]{0,80}marketplace"
 )
 _TOO_LARGE = re.compile(
     r"(exceed\w*|above|over|more than|greater than) the (maximum|max|limit|allowed)"
@@ -113,7 +115,7 @@ _INVALID = re.compile(r"validation|invalid|malformed|not (a )?valid|not supporte
 def classify(status: int | None, code: str, message: str) -> ErrorClass:
     """The class of an error that a call answered with, or that a record's line carries."""
     lowered = message.lower()
-    if _PAYMENT.search(lowered) or status in {301, 401, 402} or code.startswith("KMS."):
+    if _PAYMENT.search(own_words(message)) or status in {301, 401, 402} or code.startswith("KMS."):
         return ErrorClass.account
     found = _BY_CODE.get(code)
     if found is ErrorClass.invalid and _THROTTLED.search(lowered):

@@ -26,6 +26,7 @@ DEADLINE_EXCEEDED (4, 504), ABORTED (10), INTERNAL (13),    transient
 import re
 from typing import Any, NamedTuple
 
+from groupage.activities.own_words import own_words
 from groupage.activities.providers.call_errors import RETRY_AFTER_MAX_S, class_of_status
 from groupage.schemas import ErrorClass
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
@@ -88,8 +89,10 @@ _ACCOUNT_REASONS = frozenset(
 
 _ACCOUNT = re.compile(
     r"api key (not valid|expired|not found)|location is not supported|billing (account|has not|is (not|disabled))"
-    r"|(enable|require\w*) billing|credits? (are|is) (depleted|exhausted)|spend(ing)? (cap|limit)|\blimit: 0\b"
+    r"|(enable|require\w*) billing"
 )
+_SPENT = re.compile(r"credits? (are|is) (depleted|exhausted)|spend(ing)? (cap|limit)|\blimit: 0\b")
+"""Of what was used up, or is not allowed: in a refusal of an argument these are words of the argument."""
 _NO_FILE = re.compile(r"\bthe file \S+ or it may not exist")
 """So the Gemini Files API says that there is no such file. IAM says something like it of every permission that is
 lacking: "Permission 'storage.objects.list' denied on resource … (or it may not exist)". That is the account's trouble.
@@ -129,7 +132,7 @@ def read_error(status: int | None, error: Any) -> GoogleError:
     if status is None and type(number) is int and number >= 100:
         status = number
     shown = word or (f"http_{status}" if status is not None else "no_code" if number is None else f"code_{number}")
-    found = _class_of(status, word, message.lower(), details)
+    found = _class_of(status, word, message, details)
     return GoogleError(found, word, shown[:200], message[:FAILURE_MESSAGE_MAX], _retry_info_s(details))
 
 
@@ -146,10 +149,14 @@ def _inner(error: Any) -> Any:
     return error
 
 
-def _class_of(status: int | None, word: str, text: str, details: list[dict[str, Any]]) -> ErrorClass:
-    if any(detail.get("reason") in _ACCOUNT_REASONS for detail in details) or _ACCOUNT.search(text):
+def _class_of(status: int | None, word: str, message: str, details: list[dict[str, Any]]) -> ErrorClass:
+    text, own = message.lower(), own_words(message)
+    if any(detail.get("reason") in _ACCOUNT_REASONS for detail in details) or _ACCOUNT.search(own):
         return ErrorClass.account
     found = _CLASSES.get(word) or class_of_status(status, _PASSING)
+    used_up = found in {ErrorClass.rate_limit, ErrorClass.forbidden} or word == "FAILED_PRECONDITION"
+    if used_up and _SPENT.search(own):
+        return ErrorClass.account
     if found is ErrorClass.forbidden and _NO_FILE.search(text):
         return ErrorClass.missing
     if found is ErrorClass.rate_limit:
