@@ -129,6 +129,7 @@ DAMAGE = [
     {"kind": "credit"},
     {"kind": "http", "status": 400},
     {"kind": "not_an_object"},
+    {"kind": "http", "status": 403},
 ]
 
 
@@ -142,16 +143,16 @@ async def test_RP_05_RP_11_RP_12_each_kind_of_damaged_line_costs_only_itself(
     )
     _, report = await world.harvested(await world.planned(30, model))
     assert report.outcomes == {
-        Outcome.succeeded: 18, Outcome.truncated: 1, Outcome.refused: 1, Outcome.failed: 7, Outcome.unreadable: 3,
+        Outcome.succeeded: 17, Outcome.truncated: 1, Outcome.refused: 1, Outcome.failed: 8, Outcome.unreadable: 3,
     }  # fmt: skip
     assert report.unanswered == {
         ErrorClass.unreadable: 3, ErrorClass.rate_limit: 1, ErrorClass.transient: 1, ErrorClass.missing: 2,
-        ErrorClass.unknown: 1, ErrorClass.account: 1, ErrorClass.invalid: 1,
+        ErrorClass.unknown: 1, ErrorClass.account: 1, ErrorClass.invalid: 1, ErrorClass.forbidden: 1,
     }  # fmt: skip
     assert report.quarantined == strays
     await world.finalize(1)
     rows = world.results()
-    assert Counter(row["outcome"] for row in rows)["succeeded"] == 18
+    assert Counter(row["outcome"] for row in rows)["succeeded"] == 17
     for n, row in enumerate(rows):
         if row["outcome"] == "succeeded":
             assert row["text"] == world.answer(n, model)
