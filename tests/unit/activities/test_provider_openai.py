@@ -13,7 +13,6 @@ from groupage.activities.providers.openai import OpenAIProvider
 from groupage.activities.providers.openai_address import read_address
 from groupage.activities.providers.openai_batches import phase_of, read_batch
 from groupage.activities.providers.openai_errors import classify_call, create_failed, translate
-from groupage.activities.providers.openai_files import save_body
 from groupage.activities.providers.openai_listing import listed
 from groupage.activities.settings import ActivitySettings, ProviderSettings
 from groupage.schemas import BatchPhase, ErrorClass, Outcome
@@ -321,41 +320,6 @@ async def test_PO_10_odd_items_do_not_empty_a_listing():
 async def test_a_server_that_ignores_the_cursor_is_asked_twice_and_no_more():
     found, asked = await ids_of(lambda _: {"data": [item("a", 1), item("b", 2)], "has_more": True}, None)
     assert (found, asked) == (["a", "b"], [None, "b"])
-
-
-class Stream(httpx2.AsyncByteStream):
-    def __init__(self, *chunks):
-        self.chunks = chunks
-
-    async def __aiter__(self):
-        for chunk in self.chunks:
-            yield chunk
-
-    async def aclose(self):
-        return
-
-
-@pytest.mark.parametrize("cut", [0, 4, 20])
-async def test_RP_04_a_gzip_body_is_unzipped_and_a_cut_one_refused(tmp_path, cut):
-    import gzip
-
-    content = b'{"a":"\xe2\x80\xa8"}\n' * 50
-    packed = gzip.compress(content)
-    sent = packed[: len(packed) - cut]
-    response = httpx2.Response(200, headers={"content-encoding": "gzip"}, stream=Stream(sent[:15], sent[15:]))
-    if cut:
-        with pytest.raises(ProviderError, match="ends early"):
-            await save_body(response, tmp_path / "f", "download")
-    else:
-        assert await save_body(response, tmp_path / "f", "download") == len(content)
-        assert (tmp_path / "f").read_bytes() == content
-
-
-async def test_RP_04_fewer_bytes_than_promised_are_an_error(tmp_path):
-    response = httpx2.Response(200, headers={"content-length": "10"}, stream=Stream(b"12345"))
-    with pytest.raises(ProviderError, match="5 of 10 bytes") as failure:
-        await save_body(response, tmp_path / "f", "download")
-    assert failure.value.error_class is ErrorClass.transient
 
 
 @pytest.mark.parametrize(

@@ -22,14 +22,25 @@ WRITE_BYTES = 1 << 20
 
 
 class _Body:
-    """Bytes as they came to bytes as they are meant: identity or gzip."""
+    """Bytes as they came to bytes as they are meant: identity, or gzip of one member or several (RFC 1952, 2.2)."""
 
     def __init__(self, encoding: str) -> None:
-        self._gzip = zlib.decompressobj(wbits=31) if encoding in {"gzip", "x-gzip"} else None
+        self._gzip = _member() if encoding in {"gzip", "x-gzip"} else None
         self.known = self._gzip is not None or encoding in {"", "identity"}
 
     def decode(self, chunk: bytes) -> bytes:
-        return self._gzip.decompress(chunk) if self._gzip else chunk
+        if self._gzip is None:
+            return chunk
+        decoded = b""
+        while chunk:
+            if self._gzip.eof:
+                chunk = chunk.lstrip(b"\0")  # what some writers pad with
+                if not chunk:
+                    break
+                self._gzip = _member()
+            decoded += self._gzip.decompress(chunk)
+            chunk = self._gzip.unused_data
+        return decoded
 
     def rest(self) -> bytes:
         return self._gzip.flush() if self._gzip else b""
@@ -37,6 +48,10 @@ class _Body:
     @property
     def whole(self) -> bool:
         return self._gzip is None or self._gzip.eof
+
+
+def _member() -> "zlib._Decompress":
+    return zlib.decompressobj(wbits=31)
 
 
 async def save_body(response: "httpx2.Response", path: Path, what: str) -> int:
