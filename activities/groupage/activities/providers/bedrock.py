@@ -39,7 +39,9 @@ from groupage.activities.providers.bedrock_objects import (
     delete_object,
     get_file,
     get_small,
+    give_up_uploads,
     list_objects,
+    list_uploads,
     put_file,
     size_of,
     split_uri,
@@ -112,6 +114,7 @@ class BedrockProvider:
         uri = f"s3://{self._options.bucket}/{self._options.folder(submission.tag)}input.jsonl"
         what, path = f"upload of {uri}", submission.path
         if submission.look_since is not None:
+            await self._s3(what, lambda s3: give_up_uploads(s3, uri))
             there = await self._s3(what, lambda s3: size_of(s3, uri))
             if there == path.stat().st_size:
                 return [uri]
@@ -203,7 +206,7 @@ class BedrockProvider:
     # ----- cleaning up -----
 
     async def delete(self, kind: str, ref: str) -> None:
-        """A "file" is an object of ours. A job is only a record: of a "batch" that has ended the outputs are deleted."""
+        """A "file" is an object of ours, or an unfinished upload. A job is only a record: of a "batch" that has ended the outputs are deleted."""
         try:
             if kind == "file":
                 await self._s3(f"delete of {ref}", lambda s3: delete_object(s3, ref))
@@ -237,7 +240,8 @@ class BedrockProvider:
         if not self._options.bucket:
             return
         root = f"s3://{self._options.bucket}/{self._options.prefix}"
-        found = await self._s3(f"list of {root}", lambda s3: list(list_objects(s3, f"{root}g{owner}-")))
+        ours = f"{root}g{owner}-"
+        found = await self._s3(f"list of {root}", lambda s3: [*list_objects(s3, ours), *list_uploads(s3, ours)])
         for each in found:
             tag = each.uri.removeprefix(root).partition("/")[0]
             if decode_tag(tag) is not None:

@@ -1,7 +1,8 @@
 """Objects in S3 on their way to and from Bedrock, in flat memory. All functions block: run them in threads.
 
-Up: parts of 8 MiB, one after another, so that an upload holds one part. Down: one stream to a file, its
-length checked against what was promised (docs/cases.md RP-04).
+Up: parts of 8 MiB, one after another, so that an upload holds one part. Of an upload whose worker was killed the parts stay,
+paid for and in no listing of objects: here it is an object called `s3://bucket/key?uploadId=...`, and deleting that gives it
+up. Down: one stream to a file, its length checked against what was promised (docs/cases.md RP-04).
 """
 
 import logging
@@ -23,6 +24,13 @@ PART_BYTES = 8 << 20
 CHUNK_BYTES = 1 << 20
 SMALL_BYTES = 1 << 20
 """A manifest has a few hundred bytes; a larger object is not one."""
+
+
+UPLOADS_PAGE = 1000
+
+_UPLOAD = "?uploadId="
+_NOT_LISTED = frozenset({403, 405, 501})
+"""What a policy without s3:ListBucketMultipartUploads answers, and servers that are like S3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +140,42 @@ def list_objects(s3: Any, uri: str) -> Iterator[S3Object]:
         more = {"ContinuationToken": token}
 
 
+def list_uploads(s3: Any, uri: str) -> Iterator[S3Object]:
+    """Uploads under a prefix that were begun and not ended; none where they may not be listed."""
+    from botocore.exceptions import ClientError
+
+    bucket, prefix = split_uri(uri)
+    more: dict[str, str] = {}
+    while True:
+        try:
+            page = s3.list_multipart_uploads(Bucket=bucket, Prefix=prefix, MaxUploads=UPLOADS_PAGE, **more)
+        except ClientError as error:
+            if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") not in _NOT_LISTED:
+                raise
+            log.warning("unfinished uploads under %s cannot be seen: %s", uri, error)
+            return
+        for item in page.get("Uploads") or ():
+            yield S3Object(f"s3://{bucket}/{item['Key']}{_UPLOAD}{item['UploadId']}", 0, item.get("Initiated"))
+        # Not every server that is like S3 gives both.
+        marks = {name: page.get(f"Next{name}") for name in ("KeyMarker", "UploadIdMarker")}
+        last = {name: mark for name, mark in marks.items() if mark}
+        if not page.get("IsTruncated") or not last or more == last:
+            return
+        more = last
+
+
+def give_up_uploads(s3: Any, uri: str) -> None:
+    """What earlier attempts began to send to this object, and did not end."""
+    for found in list(list_uploads(s3, uri)):
+        key, _, upload_id = split_uri(found.uri)[1].rpartition(_UPLOAD)
+        _give_up(s3, {"Bucket": split_uri(uri)[0], "Key": key, "UploadId": upload_id})
+
+
 def delete_object(s3: Any, uri: str) -> None:
-    """S3 does not mind if there is none."""
+    """S3 does not mind if there is none; an upload that has gone is an error of status 404."""
     bucket, key = split_uri(uri)
-    s3.delete_object(Bucket=bucket, Key=key)
+    of_upload, _, upload_id = key.rpartition(_UPLOAD)
+    if of_upload:
+        s3.abort_multipart_upload(Bucket=bucket, Key=of_upload, UploadId=upload_id)
+    else:
+        s3.delete_object(Bucket=bucket, Key=key)
