@@ -22,6 +22,7 @@ from typing import Any
 import orjson
 from groupage.activities.answers_shared import (
     claude_extras,
+    claude_written,
     count,
     exactly,
     ids_beside,
@@ -162,7 +163,7 @@ def read_usage(usage: Any) -> Usage | None:
     if type(usage) is not dict:
         return None
     get = usage.get
-    written, cached = count(get("cache_creation_input_tokens")), count(get("cache_read_input_tokens"))
+    written, cached = claude_written(usage), count(get("cache_read_input_tokens"))
     details = get("output_tokens_details")
     found = make_usage(
         {

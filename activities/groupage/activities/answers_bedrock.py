@@ -27,6 +27,7 @@ import orjson
 from groupage.activities.answers import read_reply as read_openai_reply
 from groupage.activities.answers_shared import (
     claude_extras,
+    claude_written,
     count,
     exactly,
     ids_beside,
@@ -288,7 +289,7 @@ def _usage_of(body: dict[str, Any]) -> Usage | None:
             get("input_tokens"),
             get("output_tokens"),
             get("cache_read_input_tokens"),
-            get("cache_creation_input_tokens"),
+            claude_written(usage),
         )
         details = get("output_tokens_details")
         thoughts = count(details.get("thinking_tokens")) if type(details) is dict else 0

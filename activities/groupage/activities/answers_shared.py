@@ -27,6 +27,15 @@ def with_hours_and_searches(usage: Usage, hour_writes: int, searches: int) -> Us
     return BilledUsage(**usage.__dict__, cache_write_1h_tokens=hour_writes, web_searches=searches)
 
 
+def claude_written(usage: dict[str, Any]) -> int:
+    """Tokens written to a cache: Claude's sum, or its parts where they are more or alone."""
+    written, parts = count(usage.get("cache_creation_input_tokens")), usage.get("cache_creation")
+    if type(parts) is not dict:
+        return written
+    get = parts.get
+    return max(written, count(get("ephemeral_5m_input_tokens")) + count(get("ephemeral_1h_input_tokens")))
+
+
 def claude_extras(usage: dict[str, Any]) -> tuple[int, int]:
     """(tokens written to a cache for an hour, web searches) of Claude's usage object."""
     written, tools = usage.get("cache_creation"), usage.get("server_tool_use")

@@ -116,11 +116,13 @@ def to_usd(pico: int) -> Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Discount:
-    """What is taken off a list price: `factor` is what is left, `cache` what becomes of cached tokens.
+    """What is taken off a list price: `factor` is what is left, `cache` what becomes of tokens read from a cache.
 
     stacks   they cost the cache's price, discounted as all else
     instead  they cost the cache's price, or the discounted full one where that is lower
     none     they cost the discounted full price
+
+    What is written to a cache costs its own price, discounted as all else; with `none` there is no cache.
     """
 
     factor: Decimal = Decimal(1)
@@ -131,15 +133,20 @@ class Discount:
         listed = ask(usage)
         if self.cache == "stacks":
             return listed * self.factor
-        # The same tokens with nothing in a cache: so many of them that a tier is not left.
+        # The same tokens with nothing read from a cache: so many of them that a tier is not left.
         tokens = int(usage.input_tokens or 0)
-        uncached = ask(genai_prices.Usage(input_tokens=tokens, output_tokens=usage.output_tokens))
         if self.cache == "none" or not tokens:
-            return uncached * self.factor
-        share = Decimal(int(usage.cache_read_tokens or 0) + int(usage.cache_write_tokens or 0)) / tokens
+            return ask(genai_prices.Usage(input_tokens=tokens, output_tokens=usage.output_tokens)) * self.factor
+        share = Decimal(int(usage.cache_read_tokens or 0)) / tokens
         in_full = (ask(genai_prices.Usage(input_tokens=tokens)) - ask(genai_prices.Usage())) * share
-        plain = uncached - in_full
-        return plain * self.factor + min(listed - plain, in_full * self.factor)
+        unread = genai_prices.Usage(
+            input_tokens=tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            cache_write_1h_tokens=usage.cache_write_1h_tokens,
+            output_tokens=usage.output_tokens,
+        )
+        rest = ask(unread) - in_full
+        return rest * self.factor + min(listed - rest, in_full * self.factor)
 
 
 class PriceBook:

@@ -184,6 +184,13 @@ def test_CO_06_what_touched_the_cache_is_part_of_the_input_and_thinking_part_of_
     assert read_usage(None) is None
 
 
+@pytest.mark.parametrize("told", [{}, {"cache_creation_input_tokens": 0}, {"cache_creation_input_tokens": None}])
+def test_CO_06_what_was_written_to_the_cache_is_counted_where_only_its_parts_are_told(told):
+    parts = {"ephemeral_1h_input_tokens": 50, "ephemeral_5m_input_tokens": 7}
+    read = read_usage({"input_tokens": 1, "cache_creation": parts, **told})
+    assert (read.input_tokens, read.cache_write_tokens, read.cache_write_1h_tokens) == (58, 57, 50)
+
+
 def test_a_reply_is_judged_by_its_status_first():
     body = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}, "request_id": "req_1"}
     answer = read_reply(WIRE, 529, body, "req_1")

@@ -102,6 +102,7 @@ def test_CO_06_what_is_cached_for_an_hour_is_counted_of_what_is_written():
     hours = {"ephemeral_1h_input_tokens": 4, "ephemeral_5m_input_tokens": 1}
     usage = read_output(WIRE, claude(cache_creation_input_tokens=5, cache_creation=hours)).usage
     assert (usage.input_tokens, usage.cache_write_tokens, usage.cache_write_1h_tokens) == (15, 5, 4)
+    assert read_output(WIRE, claude(cache_creation=hours)).usage == usage
     details = [{"ttl": "1h", "inputTokens": 3}, {"ttl": "5m", "inputTokens": 2}, "odd"]
     usage = read_output(WIRE, converse(cacheWriteInputTokens=5, cacheDetails=details)).usage
     assert (usage.input_tokens, usage.cache_write_tokens, usage.cache_write_1h_tokens) == (15, 5, 3)

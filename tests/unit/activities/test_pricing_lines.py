@@ -238,6 +238,54 @@ def test_what_is_written_to_a_cache_for_an_hour_and_searches_have_their_own_pric
     assert not price.estimated
 
 
+def written_and_read(tokens: int = 600) -> Usage:
+    return BilledUsage(
+        input_tokens=tokens,
+        cached_tokens=tokens // 2,
+        cache_write_tokens=tokens // 3,
+        cache_write_1h_tokens=tokens // 6,
+        output_tokens=10,
+    )
+
+
+def test_CO_11_what_claude_writes_to_a_cache_on_vertex_is_paid_with_its_premium():
+    """Half of 3.75 and 6 a million, not half of the plain 3: a write costs more than no cache does."""
+    own = PriceBook("anthropic", AT).price("claude-sonnet-4-5", Route.batch)
+    for name in ("claude-sonnet-4-5@20250929", "publishers/anthropic/models/claude-sonnet-4-5"):
+        price = PriceBook("vertex", AT).price(name, Route.batch)
+        assert price is not None
+        assert own is not None
+        assert price.estimated
+        assert price.of(written_and_read()) == own.of(written_and_read())
+
+
+@pytest.mark.parametrize("tokens", [600, 300_000])
+def test_CO_11_where_a_caches_price_stands_instead_of_the_discount_writes_are_discounted(tokens: int):
+    told = provider_facts("anthropic").model_copy(
+        update={
+            "cache_in_batch": Fact(value="instead", source="test"),
+            "price_list": Fact(value="google", source="test"),
+        }
+    )
+    price = PriceBook("anything", AT, lambda _model: told).price("claude-sonnet-4-5", Route.batch)
+    assert price is not None
+    read, written = tokens // 2, tokens // 3
+    counts = {"cache_write_tokens": written, "cache_write_1h_tokens": tokens // 6}
+    unread = _library("claude-sonnet-4-5", Route.sync, "google", input_tokens=tokens, output_tokens=10, **counts)
+    full = _library("claude-sonnet-4-5", Route.sync, "google", input_tokens=tokens)
+    listed = _library(
+        "claude-sonnet-4-5",
+        Route.sync,
+        "google",
+        input_tokens=tokens,
+        output_tokens=10,
+        cache_read_tokens=read,
+        **counts,
+    )
+    rest = unread - full / 2
+    assert to_usd(price.of(written_and_read(tokens))) == rest / 2 + (listed - rest)
+
+
 def test_searches_and_writes_that_no_list_prices_make_the_cost_a_guess():
     usage = BilledUsage(input_tokens=100, cache_write_tokens=100, cache_write_1h_tokens=100)
     searched = BilledUsage(input_tokens=100, web_searches=1)
