@@ -4,7 +4,17 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from groupage.schemas import BatchError, DecideInput, Decision, ErrorClass, Health, JobPolicy, JobState, JobStatus
+from groupage.schemas import (
+    BatchError,
+    BatchPhase,
+    DecideInput,
+    Decision,
+    ErrorClass,
+    Health,
+    JobPolicy,
+    JobState,
+    JobStatus,
+)
 from groupage.schemas.signals import UPDATE_DECIDE
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.common import SearchAttributeKey
@@ -173,6 +183,30 @@ async def test_a_submission_refused_for_the_account_asks_and_goes_on_after_it_wa
     summary = await handle.result()
     assert summary.state is JobState.completed
     assert set(world.sent.values()) == {1}
+
+
+async def test_a_batch_that_failed_because_its_file_may_not_be_read_asks_and_goes_again_once_it_may(jobs, world):
+    error = BatchError(error_class=ErrorClass.account, code="input_no_permissions", message="may not read the input")
+    failed = Script(phase=BatchPhase.failed, error=error, turnaround_s=10)
+    world.requests = 20
+    world.script = lambda r, s: failed if (r, s) == (0, 1) else Script()
+    handle = await jobs.start()
+    status = await asked(jobs, handle)
+    assert "may not read the input" in status.reason
+    await decide(handle, "go_on")
+    summary = await handle.result()
+    assert (summary.state, summary.outcomes) == (JobState.completed, {"succeeded": 20})
+    assert not world.paid_twice()
+
+
+async def test_a_batch_that_failed_because_its_file_was_changed_goes_again_and_nobody_is_asked(jobs, world):
+    error = BatchError(error_class=ErrorClass.transient, code="input_modified", message="changed after the upload")
+    failed = Script(phase=BatchPhase.failed, error=error, turnaround_s=10)
+    world.requests = 20
+    world.script = lambda r, s: failed if (r, s) == (0, 1) else Script()
+    summary = await jobs.run()
+    assert (summary.state, summary.outcomes) == (JobState.completed, {"succeeded": 20})
+    assert len(world.batches) == 3
 
 
 NOT_ALLOWED = BatchError(error_class=ErrorClass.invalid, code="http_400", message="not while your account is like that")

@@ -55,6 +55,21 @@ def test_a_code_that_nobody_knows_is_the_lines_fault_if_it_names_lines():
     assert failed(entry(None, "brand_new", "?")).error_class is ErrorClass.unknown
 
 
+@pytest.mark.parametrize("code", ["too_many_inputs", "too_many_tasks", "too_many_requests"])
+def test_QU_07_a_file_that_holds_too_many_is_too_large_and_the_line_at_which_it_was_seen_not_at_fault(code):
+    error = failed(entry(50_001, code, "too many"))
+    assert (error.error_class, error.bad_lines) == (ErrorClass.too_large, [])
+    assert failed(entry(3), entry(50_001, code, "too many")).bad_lines == []
+
+
+@pytest.mark.parametrize(
+    ("code", "found"), [("input_no_permissions", ErrorClass.account), ("input_modified", ErrorClass.transient)]
+)
+def test_a_file_that_cannot_be_read_as_it_was_uploaded_is_no_lines_fault(code, found):
+    error = failed(entry(None, code, "see the documentation"))
+    assert (error.error_class, error.bad_lines, error.of_all_lines) == (found, [], True)
+
+
 def test_an_account_without_credit_is_no_lines_fault():
     assert failed(entry(3, "insufficient_quota", "You exceeded your current quota")).bad_lines == []
 

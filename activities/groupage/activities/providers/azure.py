@@ -28,6 +28,7 @@ from groupage.activities.providers.azure_tokens import (
 from groupage.activities.providers.base import Answer, SyncCall
 from groupage.activities.providers.exact_json import dumps, loads
 from groupage.activities.providers.openai import OpenAIProvider
+from groupage.activities.providers.openai_batches import OF_FILE
 from groupage.activities.providers.openai_errors import NO_TOKEN
 from groupage.activities.providers.profile_options import secret_of
 from groupage.activities.providers.sdk_loading import load
@@ -50,12 +51,16 @@ _TAKEN_IN = frozenset({"processed", "succeeded"})
 _NOT_TAKEN = frozenset({"error", "failed"})
 _NO_SYNC = frozenset({"OperationNotSupported", "DeploymentNotFound"})
 """What a deployment for batches says to a single request, and what one that is not there says."""
+_NO_DEPLOYMENT = "model_not_found"
+"""Of a whole batch: the deployment is not there (yet), or has another name, and only a person can mend that."""
 _IN_DEPLOYMENTS = frozenset({"/chat/completions", "/completions", "/embeddings"})
 """Endpoints that have the deployment in their path under a dated api-version (openai 3.57, lib/azure.py)."""
 
 
 class AzureProvider(OpenAIProvider):
     """One credential profile at one Azure OpenAI resource."""
+
+    _of_file = OF_FILE | {_NO_DEPLOYMENT: ErrorClass.account}
 
     def __init__(self, name: str, settings: ProviderSettings) -> None:
         super().__init__(name, settings)
@@ -191,6 +196,8 @@ class AzureProvider(OpenAIProvider):
                     str(made), error_class=ErrorClass.transient, code=NO_TOKEN, status=401, retry_after_s=0.0
                 )
             made.hint = _hint_of_401(self._tokens)
+        elif made.code == _NO_DEPLOYMENT:
+            made.error_class = ErrorClass.account
         elif made.error_class is ErrorClass.missing and "resource not found" in str(made).lower():
             made.hint = "look at the endpoint and the api_version: the resource has no such path"
         return made

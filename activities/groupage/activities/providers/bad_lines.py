@@ -23,6 +23,9 @@ OF_ALL_LINES = frozenset(
         "missing_custom_id",
         "model_mismatch",
         "model_not_found",
+        "too_many_inputs",
+        "too_many_requests",
+        "too_many_tasks",
         "url_mismatch",
     }
 )

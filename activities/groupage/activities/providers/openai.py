@@ -6,7 +6,7 @@ says as a plain text where an object is expected (PO-22).
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from groupage.activities.providers.call_errors import (
 )
 from groupage.activities.providers.compatibility import compatibility_of, facts_of, limits_of
 from groupage.activities.providers.openai_address import read_address
-from groupage.activities.providers.openai_batches import TAG_KEY, read_batch
+from groupage.activities.providers.openai_batches import OF_FILE, TAG_KEY, read_batch
 from groupage.activities.providers.openai_errors import create_failed, read_object, translate
 from groupage.activities.providers.openai_files import file_name, save_body, tag_of_file
 from groupage.activities.providers.openai_listing import listed
@@ -47,6 +47,8 @@ PAGE = 100
 
 class OpenAIProvider:
     """One credential profile at one OpenAI-shaped provider. Connections belong to the running event loop."""
+
+    _of_file: Mapping[str, ErrorClass] = OF_FILE
 
     def __init__(self, name: str, settings: ProviderSettings) -> None:
         self.name = name
@@ -348,7 +350,7 @@ class OpenAIProvider:
 
     def _batch(self, batch: dict[str, Any], what: str) -> BatchStatus:
         try:
-            return read_batch(batch)
+            return read_batch(batch, self._of_file)
         except ValueError as error:
             raise ProviderError(f"{what}: {error}", error_class=ErrorClass.transient, code="no_id") from error
 
@@ -362,7 +364,7 @@ class OpenAIProvider:
             return await self._call("list of batches", listing)
 
         async for item in listed(page, since, paged=self._dialect.list_takes_parameters):
-            yield read_batch(item)
+            yield read_batch(item, self._of_file)
 
     async def _files(self, purpose: str, since: datetime | None) -> AsyncIterator[dict[str, Any]]:
         client = await self._sdk()

@@ -5,6 +5,7 @@ hints (PO-10), and "completed" without the file that must be there is not the en
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from groupage.activities.providers.bad_lines import OF_ALL_LINES, bad_lines
@@ -29,6 +30,8 @@ _PHASES = {
     "cancelled": BatchPhase.cancelled,
     "canceled": BatchPhase.cancelled,
 }
+OF_FILE = {"input_no_permissions": ErrorClass.account, "input_modified": ErrorClass.transient}
+"""Codes of Azure's about a file and not its lines: one that may not be read, and one that was changed after the upload."""
 _NOT_LETTERS = re.compile(r"[^a-z]")
 
 _ENDED_AT = {
@@ -50,8 +53,11 @@ def tag_of(batch: dict[str, Any]) -> str:
     return tag if isinstance(tag, str) else ""
 
 
-def read_batch(batch: dict[str, Any]) -> BatchStatus:
-    """A batch object as BatchStatus. Raises ValueError where it has no id: then it is no batch object."""
+def read_batch(batch: dict[str, Any], of_file: Mapping[str, ErrorClass] = OF_FILE) -> BatchStatus:
+    """A batch object as BatchStatus. Raises ValueError where it has no id: then it is no batch object.
+
+    `of_file` are the codes that refuse a file for no fault of its lines.
+    """
     batch_id = batch.get("id")
     if not isinstance(batch_id, str) or not batch_id:
         raise ValueError("the answer has no batch id")
@@ -79,7 +85,7 @@ def read_batch(batch: dict[str, Any]) -> BatchStatus:
         output_files=outputs,
         error_files=errors,
         settles_as=settles_as,
-        error=_batch_error(batch.get("errors")) if phase is BatchPhase.failed else None,
+        error=_batch_error(batch.get("errors"), of_file) if phase is BatchPhase.failed else None,
         warning=warning,
         created_at=read_time(batch.get("created_at")),
         ended_at=ended_at,
@@ -104,7 +110,7 @@ def _counts(counts: Any) -> tuple[int, int, int]:
     return count_told(told.get("total")), count_told(told.get("completed")), count_told(told.get("failed"))
 
 
-def _batch_error(errors: Any) -> BatchError:
+def _batch_error(errors: Any, of_file: Mapping[str, ErrorClass]) -> BatchError:
     """Why the batch failed: the first entry decides, the number of further ones is told, the lines at fault are kept."""
     data = errors.get("data") if isinstance(errors, dict) else errors
     entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
@@ -112,6 +118,7 @@ def _batch_error(errors: Any) -> BatchError:
         text = errors if isinstance(errors, str) else "the provider gives no reason"
         return BatchError(error_class=ErrorClass.unknown, code="failed", message=text[:FAILURE_MESSAGE_MAX])
     found, code, message = classify_call(None, entries[0])
+    found = of_file.get(code, found)
     lines = _named_lines(entries) if found in {ErrorClass.invalid, ErrorClass.unknown} else []
     if found is ErrorClass.unknown and (lines or code in _INVALID_FILE_CODES):
         found = ErrorClass.invalid
@@ -149,8 +156,6 @@ _INVALID_FILE_CODES = frozenset(
         "model_mismatch",
         "mismatched_model",
         "invalid_request",
-        "input_modified",
-        "input_no_permissions",
     }
 )
 """What a file is refused for at validation (OpenAI and Azure)."""

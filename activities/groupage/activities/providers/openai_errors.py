@@ -38,7 +38,14 @@ _TOO_LARGE = re.compile(
     r"|(size|bytes)[^.]{0,40}(exceeds|exceeded|is over|is above)",
 )
 _TOO_LARGE_CODES = frozenset(
-    {"too_many_tasks", "too_many_inputs", "file_too_large", "request_too_large", "batch_too_large"}
+    {
+        "too_many_tasks",
+        "too_many_requests",
+        "too_many_inputs",
+        "file_too_large",
+        "request_too_large",
+        "batch_too_large",
+    }
 )
 _QUOTA = re.compile(
     r"enqueued (token|request)|enqueued_token|too many (running|active|queued|enqueued|concurrent) batch"
