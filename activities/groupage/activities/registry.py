@@ -1,8 +1,7 @@
-"""What all activities share, opened once per worker process, and the list of activities to register."""
+"""What all activities share, opened once per worker process: the store and the provider adapters."""
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from groupage.activities.intents import Window
 from groupage.activities.providers.base import BatchProvider, traits_of
@@ -162,12 +161,3 @@ class Context:
         providers, self._providers = list(self._providers.values()), {}
         for provider in providers:
             await provider.close()
-
-
-def build_activities(settings: ActivitySettings, *, context: Context | None = None) -> list[Callable[..., Any]]:
-    """All activities of Groupage, bound to one context. `context` lets the caller close it at shutdown."""
-    from groupage.activities.batch import batch_activities
-    from groupage.activities.data import data_activities
-
-    shared = context or Context(settings)
-    return [*data_activities(shared), *batch_activities(shared)]

@@ -59,7 +59,7 @@ class ProviderSettings:
 
 @dataclass(frozen=True, slots=True)
 class ActivitySettings:
-    """Everything that `build_activities` takes."""
+    """Everything that a `Context` takes."""
 
     store_url: str
     """file:///…, s3://…, gs://…, az://…, memory:///."""

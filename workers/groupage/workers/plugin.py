@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from groupage.activities.registry import Context, build_activities
+from groupage.activities.registry import Context
 from groupage.client.connection import task_queue_of
 from groupage.schemas.errors import StoreError
 from groupage.store.known import tell_providers
@@ -67,9 +67,12 @@ class GroupagePlugin(SimplePlugin):
                 await self.context.close()
 
         self._runs_activities = role is not Role.workflows
-        activities: list[Callable[..., Any]] = (
-            [] if role is Role.workflows else build_activities(self.context.settings, context=self.context)
-        )
+        activities: list[Callable[..., Any]] = []
+        if role is not Role.workflows:
+            # Here, because a worker of workflows alone needs none of what they import.
+            from groupage.activities.all_activities import build_activities
+
+            activities = build_activities(self.context)
         super().__init__(
             "groupage",
             data_converter=pydantic_data_converter,
