@@ -31,10 +31,6 @@ from groupage.schemas.ids import check_key, check_tenant
 DEPLOYMENT = "deployment.json"
 
 
-def tenant_jobs(tenant: str) -> str:
-    return f"{check_tenant(tenant)}/jobs"
-
-
 def job(tenant: str, key: str) -> str:
     """Prefix of everything of one job, without a slash at the end."""
     return f"{check_tenant(tenant)}/jobs/{check_key(key)}"
