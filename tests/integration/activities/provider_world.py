@@ -1,6 +1,7 @@
 """The surroundings of the provider tests: a real emulator process, a real store, the real SDK, one shard."""
 
 import asyncio
+import copy
 import dataclasses
 import json
 import signal
@@ -8,14 +9,14 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from groupage.activities.batch import BatchActivities
-from groupage.activities.providers.openai import OpenAIProvider
+from groupage.activities.providers.base import BatchProvider
 from groupage.activities.registry import Context
 from groupage.activities.settings import ActivitySettings, ProviderSettings
 from groupage.schemas import JobRef, Request, Route, ShardPlan, ShardRef
@@ -105,42 +106,51 @@ class Emulator:
 class World:
     """A context on a fresh store, and activities run as attempts of Temporal's would be."""
 
+    name = "openai"
+    endpoint = ENDPOINT
+    model = MODEL
+    usual: Mapping[str, Any] = {}
+    """Settings of the provider that the tests want otherwise than most people would."""
+
     def __init__(self, emulator: Emulator, folder: Path, **settings: Any) -> None:
         self.emulator = emulator
         self.folder = folder
-        provider = {"base_url": emulator.base_url, "api_key": "test", **settings.pop("provider", {})}
+        provider = {**self.address(), **self.usual, **settings.pop("provider", {})}
         self.spool = folder / "spool"
         self.spool.mkdir()
         self.settings = ActivitySettings(
             store_url=settings.pop("store_url", "memory://"),
             spool_dir=self.spool,
-            providers={"openai": ProviderSettings(**provider)},
+            providers={self.name: ProviderSettings(**provider)},
             **{"create_visibility_s": 0.5, "delete_pause_s": 0.01, **settings},
         )
-        self.context = Context(self.settings)
-        self.activities = BatchActivities(self.context)
-        self.contexts = [self.context]
+        self.contexts: list[Context] = []
+        self._start(Context(self.settings))
         self._jobs = 0
+
+    def address(self) -> dict[str, Any]:
+        """Settings of the provider that lead to the emulator."""
+        return {"base_url": self.emulator.base_url, "api_key": "test"}
+
+    def _start(self, context: Context) -> None:
+        self.context, self.contexts = context, [*self.contexts, context]
+        self.activities = BatchActivities(context)
 
     @property
     def store(self) -> Store:
         return self.context.store
 
     @property
-    def provider(self) -> OpenAIProvider:
-        provider = self.context.provider("openai")
-        assert isinstance(provider, OpenAIProvider)
-        return provider
+    def adapter(self) -> Any:
+        return self.context.provider(self.name)
 
-    def use(self, provider: OpenAIProvider) -> None:
-        self.context._providers["openai", "default"] = provider
+    def use(self, provider: BatchProvider) -> None:
+        self.context._providers[self.name, "default"] = provider
 
-    def again(self) -> "World":
+    def again(self) -> Self:
         """The same store and emulator as a new process would have them: nothing remembered."""
-        other = object.__new__(World)
-        other.__dict__.update(self.__dict__)
-        other.context = Context(self.settings, store=self.context.store)
-        other.activities = BatchActivities(other.context)
+        other = copy.copy(self)
+        other._start(Context(self.settings, store=self.context.store))
         self.contexts.append(other.context)
         return other
 
@@ -148,23 +158,24 @@ class World:
         for context in self.contexts:
             await context.close()
 
-    def shard(self, requests: int = 10, *, model: str = MODEL) -> ShardRef:
+    def body(self, text: str, model: str) -> dict[str, Any]:
+        """A request of the provider's own."""
+        return {"model": model, "messages": [{"role": "user", "content": text}]}
+
+    def shard(self, requests: int = 10, *, model: str = "") -> ShardRef:
         """An accepted job of so many requests with one shard, number 0 of round 0."""
         self._jobs += 1
-        key = f"job-{self._jobs}"
+        key, model = f"job-{self._jobs}", model or self.model
         lines = [
-            Request(
-                id=f"caller/{n}",
-                body={"model": model, "messages": [{"role": "user", "content": f"{key} question {n}"}]},
-            )
+            Request(id=f"caller/{n}", endpoint=self.endpoint, body=self.body(f"{key} question {n}", model))
             for n in range(requests)
         ]
-        spooled = spool_requests(lines, self.folder / f"in-{key}", provider="openai")
+        spooled = spool_requests(lines, self.folder / f"in-{key}", provider=self.name)
         owner = deployment_owner(self.store)
         manifest = accept_job(self.store, spooled, tenant="tests", key=key, owner=owner)
-        job = JobRef(tenant="tests", key=key, token=manifest.token, provider="openai")
+        job = JobRef(tenant="tests", key=key, token=manifest.token, provider=self.name)
         plan = ShardPlan(
-            round=0, shard=0, route=Route.batch, endpoint=ENDPOINT, model=model, requests=requests,
+            round=0, shard=0, route=Route.batch, endpoint=self.endpoint, model=model, requests=requests,
             bytes=1, tokens=1, first_index=0, last_index=requests - 1,
         )  # fmt: skip
         write_shard(self.store, "tests", key, plan, np.arange(requests, dtype=np.uint32))

@@ -77,7 +77,7 @@ async def test_CL_04_a_delete_that_fails_once_is_tried_again(world, emulator):
 
 async def test_files_that_a_batch_named_only_later_are_deleted_too(world, emulator):
     shard, batch_id, files = await ended_shard(world, emulator)
-    status = await world.provider.status(batch_id)
+    status = await world.adapter.status(batch_id)
     stale = status.model_copy(update={"output_files": ["file-stale"], "error_files": []})
     call = CollectBatch(shard=shard, status=stale, submitted_at=status.created_at)
     report = await attempt_of(DataActivities(world.context).collect_batch, call)
@@ -93,14 +93,14 @@ async def test_a_late_second_batch_is_cancelled_at_clean_up(world, emulator):
     emulator.faults(calls=[{"call": "batches.create", "action": "drop_before", "times": 1}])
     shard = world.shard()
     done, _ = await attempts_of(world.activities.submit_batch, SubmitBatch(shard=shard))
-    sdk = await world.provider._sdk()
+    sdk = await world.adapter._sdk()
     late = await sdk.batches.create(
         endpoint=ENDPOINT, input_file_id=done.input_files[0], completion_window="24h",
         metadata={"groupage_tag": shard.tag},
     )  # fmt: skip
     emulator.advance("5m")
     # As if the shard's own batch had ended now: the job is told before it is merged.
-    status = await world.provider.status(done.batch_id)
+    status = await world.adapter.status(done.batch_id)
     call = CollectBatch(shard=shard, status=status, submitted_at=done.submitted_at)
     report = await attempt_of(DataActivities(world.context).collect_batch, call)
     assert report.maybe_paid_twice == 10
@@ -187,7 +187,7 @@ async def test_the_sweep_ends_what_a_finished_job_left(world, emulator):
 async def test_the_sweep_leaves_a_running_job_alone_but_for_doubles(world, emulator):
     shard = world.shard()
     done = await world.submit(shard)
-    sdk = await world.provider._sdk()
+    sdk = await world.adapter._sdk()
     double = await sdk.batches.create(
         endpoint=ENDPOINT, input_file_id=done.input_files[0], completion_window="24h",
         metadata={"groupage_tag": shard.tag},
@@ -210,7 +210,7 @@ async def test_the_sweep_tells_of_stranded_batches_and_keeps_them(world, emulato
 async def test_the_sweep_sees_neither_strangers_nor_other_deployments(world, make_world, emulator):
     other = make_world()
     await other.submit(other.shard())
-    sdk = await world.provider._sdk()
+    sdk = await world.adapter._sdk()
     file = await sdk.files.create(file=("theirs.jsonl", b"{}\n"), purpose="batch")
     await sdk.batches.create(endpoint=ENDPOINT, input_file_id=file.id, completion_window="24h")
     swept = await sweep(world)
@@ -220,6 +220,6 @@ async def test_the_sweep_sees_neither_strangers_nor_other_deployments(world, mak
 async def test_result_files_of_our_batches_are_ours_though_their_names_are_not(world, emulator):
     shard, _, files = await ended_shard(world, emulator)
     owner = await world.context.owner()
-    listed = [remote async for remote in world.provider.list_ours(owner)]
+    listed = [remote async for remote in world.adapter.list_ours(owner)]
     assert {remote.id for remote in listed if remote.kind == "file"} == set(files)
     assert {remote.tag for remote in listed} == {shard.tag}

@@ -29,11 +29,11 @@ def lines_of(path):
 
 async def test_results_come_back_line_by_line_under_our_ids(world, emulator, tmp_path):
     shard, status = await finished(world, emulator)
-    (file,) = world.provider.result_files(status)
+    (file,) = world.adapter.result_files(status)
     assert file.kind == "output"
-    size = await world.provider.download(file, tmp_path / "out")
+    size = await world.adapter.download(file, tmp_path / "out")
     assert size == (tmp_path / "out").stat().st_size
-    answers = [world.provider.read_line(line, ENDPOINT) for line in lines_of(tmp_path / "out")]
+    answers = [world.adapter.read_line(line, ENDPOINT) for line in lines_of(tmp_path / "out")]
     assert {answer.outcome for answer in answers} == {Outcome.succeeded}
     assert sorted(decode_wire_id(answer.wire_id).index for answer in answers) == list(range(10))
     assert {decode_wire_id(answer.wire_id).tag for answer in answers} == {shard.tag}
@@ -42,21 +42,21 @@ async def test_results_come_back_line_by_line_under_our_ids(world, emulator, tmp
 
 async def test_RP_04_a_body_cut_in_its_middle_is_an_error_and_comes_whole_the_next_time(world, emulator, tmp_path):
     _, status = await finished(world, emulator)
-    (file,) = world.provider.result_files(status)
+    (file,) = world.adapter.result_files(status)
     emulator.faults(calls=[{"call": "files.content", "action": "cut", "at": 0.6, "times": 1}])
     with pytest.raises(ProviderError) as failure:
-        await world.provider.download(file, tmp_path / "out")
+        await world.adapter.download(file, tmp_path / "out")
     assert failure.value.error_class is ErrorClass.transient
-    await world.provider.download(file, tmp_path / "out")
+    await world.adapter.download(file, tmp_path / "out")
     assert len(lines_of(tmp_path / "out")) == 10
 
 
 async def test_RP_20_a_wrong_charset_changes_no_byte(world, emulator, tmp_path):
     _, status = await finished(world, emulator)
-    (file,) = world.provider.result_files(status)
-    await world.provider.download(file, tmp_path / "plain")
+    (file,) = world.adapter.result_files(status)
+    await world.adapter.download(file, tmp_path / "plain")
     emulator.faults(calls=[{"call": "files.content", "action": "content_type"}])
-    await world.provider.download(file, tmp_path / "declared")
+    await world.adapter.download(file, tmp_path / "declared")
     assert (tmp_path / "plain").read_bytes() == (tmp_path / "declared").read_bytes()
 
 
@@ -65,10 +65,10 @@ async def test_RP_11_RP_12_an_odd_line_never_spoils_the_others(world, emulator, 
     emulator.faults(requests=[{"kind": kind, "lines": [3]}])
     _, status = await finished(world, emulator)
     answers = []
-    for file in world.provider.result_files(status):
+    for file in world.adapter.result_files(status):
         path = tmp_path / file.kind
-        await world.provider.download(file, path)
-        answers += [world.provider.read_line(line, ENDPOINT) for line in lines_of(path)]
+        await world.adapter.download(file, path)
+        answers += [world.adapter.read_line(line, ENDPOINT) for line in lines_of(path)]
     assert len(answers) == 10
     odd = [answer for answer in answers if answer.outcome is not Outcome.succeeded]
     assert len(odd) == 1
@@ -81,19 +81,19 @@ async def test_RP_11_RP_12_an_odd_line_never_spoils_the_others(world, emulator, 
 async def test_QU_06_a_credit_message_on_a_line_is_about_the_account(world, emulator, tmp_path):
     emulator.faults(requests=[{"kind": "credit", "lines": [1, 2, 3, 4, 5, 6]}])
     _, status = await finished(world, emulator)
-    errors = next(file for file in world.provider.result_files(status) if file.kind == "errors")
-    await world.provider.download(errors, tmp_path / "errors")
-    classes = [world.provider.read_line(line, ENDPOINT).error_class for line in lines_of(tmp_path / "errors")]
+    errors = next(file for file in world.adapter.result_files(status) if file.kind == "errors")
+    await world.adapter.download(errors, tmp_path / "errors")
+    classes = [world.adapter.read_line(line, ENDPOINT).error_class for line in lines_of(tmp_path / "errors")]
     assert classes == [ErrorClass.account] * 6
 
 
 async def test_a_file_that_is_gone_is_deleted_without_complaint(world):
-    await world.provider.delete("file", "file-that-never-was")
-    await world.provider.delete("batch", "batch_cannot_be_deleted")
+    await world.adapter.delete("file", "file-that-never-was")
+    await world.adapter.delete("batch", "batch_cannot_be_deleted")
 
 
 async def test_a_sync_call_brings_the_answer(world):
-    answer = await world.provider.complete(SyncCall("w-1", ENDPOINT, QUESTION, timeout_s=30))
+    answer = await world.adapter.complete(SyncCall("w-1", ENDPOINT, QUESTION, timeout_s=30))
     assert (answer.wire_id, answer.outcome) == ("w-1", Outcome.succeeded)
     assert answer.text
     assert answer.usage.input_tokens > 0
@@ -115,7 +115,7 @@ async def test_a_sync_call_brings_the_answer(world):
 )
 async def test_SDK_06_TE_09_a_failed_sync_call_is_classified_by_us_and_sent_once(world, emulator, fault, error_class):
     emulator.faults(calls=[{"call": "sync", **fault}])
-    answer = await world.provider.complete(SyncCall("w-1", ENDPOINT, QUESTION, timeout_s=30))
+    answer = await world.adapter.complete(SyncCall("w-1", ENDPOINT, QUESTION, timeout_s=30))
     assert (answer.outcome, answer.error_class) == (Outcome.failed, error_class)
     assert answer.retry_after_s == fault.get("retry_after")
     assert emulator.state()["calls"]["sync"] == 1
@@ -123,7 +123,7 @@ async def test_SDK_06_TE_09_a_failed_sync_call_is_classified_by_us_and_sent_once
 
 async def test_SDK_07_a_hanging_sync_call_ends_at_its_timeout(world, emulator):
     emulator.faults(calls=[{"call": "sync", "action": "slow", "seconds": "20s"}])
-    answer = await world.provider.complete(SyncCall("w-1", ENDPOINT, QUESTION, timeout_s=0.4))
+    answer = await world.adapter.complete(SyncCall("w-1", ENDPOINT, QUESTION, timeout_s=0.4))
     assert (answer.error_class, answer.code) == (ErrorClass.transient, "timeout")
 
 

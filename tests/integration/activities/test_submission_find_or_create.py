@@ -32,7 +32,7 @@ async def test_a_shard_becomes_one_batch_with_our_tag_and_our_ids(world, emulato
     assert not done.adopted
     assert done.requests == 12
     text = world.folder / "back"
-    await world.provider.download(ResultFile("input", file["id"]), text)
+    await world.adapter.download(ResultFile("input", file["id"]), text)
     lines = [orjson.loads(line) for line in text.read_bytes().split(b"\n")[:-1]]
     assert [decode_wire_id(line["custom_id"]).index for line in lines] == list(range(12))
     assert {line["url"] for line in lines} == {ENDPOINT}
@@ -163,7 +163,7 @@ async def test_a_provider_that_cannot_be_reached_is_retried_without_a_window(wor
 async def test_a_second_batch_with_the_tag_is_found_cancelled_and_reported(world, emulator):
     shard = world.shard()
     first = await world.submit(shard)
-    extra = await (await world.provider._sdk()).batches.create(
+    extra = await (await world.adapter._sdk()).batches.create(
         endpoint=ENDPOINT,
         input_file_id=first.input_files[0],
         completion_window="24h",
@@ -223,8 +223,8 @@ async def test_a_partial_upload_is_deleted_and_uploaded_again(world, emulator):
     with pytest.raises(ApplicationError):
         await world.submit(shard)
     (whole,) = emulator.state()["files"]
-    await world.provider.delete("file", whole["id"])
-    stub = await (await world.provider._sdk()).files.create(file=(whole["filename"], b"{}\n"), purpose="batch")
+    await world.adapter.delete("file", whole["id"])
+    stub = await (await world.adapter._sdk()).files.create(file=(whole["filename"], b"{}\n"), purpose="batch")
 
     done = await world.submit(shard, attempt=2)
     (file,) = emulator.state()["files"]

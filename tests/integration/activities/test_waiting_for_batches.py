@@ -300,7 +300,7 @@ async def test_PO_16_cancelling_what_has_ended_returns_how_it_ended(world, emula
     status = await attempt_of(world.activities.cancel_batch, CancelBatch(shard=shard, batch_id=batch_id))
     assert status.phase is BatchPhase.completed
     # And where it ends between the look and the call:
-    status = await world.provider.cancel(batch_id)
+    status = await world.adapter.cancel(batch_id)
     assert status.phase is BatchPhase.completed
 
 
@@ -320,7 +320,7 @@ async def test_progress_adds_up_what_the_provider_counts(world, emulator):
     assert (before.requests, before.completed, before.ended_shards) == (20, 0, 0)
     await world.submit(shard)
     emulator.advance("5m")
-    await world.provider.status(emulator.state()["batches"][0]["id"])
+    await world.adapter.status(emulator.state()["batches"][0]["id"])
     running = await attempt_of(world.activities.read_progress, request)
     assert 0 < running.completed < 20
     emulator.faults(calls=[{"call": "batches.retrieve", "action": "error", "status": 500, "times": 1}])

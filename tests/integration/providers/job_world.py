@@ -1,18 +1,14 @@
 """A whole job at one provider, activity by activity: emulated, over a real store and the provider's real SDK."""
 
-import dataclasses
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from groupage.activities.batch import BatchActivities
 from groupage.activities.data import DataActivities
 from groupage.activities.providers.base import Submission, SyncCall
 from groupage.activities.registry import Context
-from groupage.activities.settings import ProviderSettings
 from groupage.emulator.answers import expected_text
 from groupage.schemas import BatchStatus, ErrorClass, FailureAction, JobSpec, RoundPlan, ShardRef, ShardReport, Summary
 from groupage.schemas.activity_calls import (
@@ -54,23 +50,15 @@ class JobWorld(World):
     is somebody else's (`stranger`).
     """
 
-    name: str
-    model: str
-    usual: Mapping[str, Any] = {}
-    """Settings of the provider that the tests want otherwise than most people would."""
-
     def __init__(self, emulator: Emulator, folder: Path, **settings: Any) -> None:
-        provider = ProviderSettings(**{**self.usual, **settings.pop("provider", {})})
         super().__init__(emulator, folder, **settings)
-        self.settings = dataclasses.replace(self.settings, providers={self.name: provider})
-        self._start(Context(self.settings, store=self.context.store))
         self.started_at = datetime.now(UTC)
         self.job: Any = None
         self.lines: list[dict[str, Any]] = []
 
-    @property
-    def adapter(self) -> Any:
-        return self.context.provider(self.name)
+    def address(self) -> dict[str, Any]:
+        """Environment variables lead there."""
+        return {}
 
     def left(self) -> list[str]:
         """Names of the files, objects or tables of ours that are at the provider."""
@@ -96,8 +84,8 @@ class JobWorld(World):
         return int(self.emulator.state()["calls"].get(name, 0))
 
     def _start(self, context: Context) -> None:
-        self.context, self.contexts = context, [*self.contexts, context]
-        self.activities, self.data = BatchActivities(context), DataActivities(context)
+        super()._start(context)
+        self.data = DataActivities(context)
 
     def restarted(self) -> "JobWorld":
         """As a new process would have it: nothing but the stores is left."""

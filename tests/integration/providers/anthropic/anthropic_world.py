@@ -1,23 +1,11 @@
 """The provider tests' world with Anthropic in it: a real emulator process, a real store, the real SDK."""
 
-import dataclasses
 import json
 import urllib.request
-from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-from groupage.activities.batch import BatchActivities
-from groupage.activities.providers.anthropic import AnthropicProvider
-from groupage.activities.registry import Context
-from groupage.activities.settings import ProviderSettings
 from groupage.emulator.answers import expected_text
-from groupage.schemas import JobRef, Request, Route, ShardPlan, ShardRef
 from groupage.schemas.portable import translate
-from groupage.store.acceptance import accept_job
-from groupage.store.deployment import deployment_owner
-from groupage.store.shards import write_shard
-from groupage.store.spool import spool_requests
 from job_world import CHAT, JobWorld, chat_body
 from provider_world import Emulator, World
 
@@ -48,39 +36,13 @@ class AnthropicJobs(JobWorld):
 class AnthropicWorld(World):
     """Shards are of native /v1/messages requests."""
 
-    def __init__(self, emulator: Emulator, folder: Path, **settings: Any) -> None:
-        provider = {"base_url": emulator.base_url, "api_key": "test", "inline_create_timeout_s": 2.0}
-        provider |= settings.pop("provider", {})
-        super().__init__(emulator, folder, **settings)
-        self.settings = dataclasses.replace(self.settings, providers={"anthropic": ProviderSettings(**provider)})
-        self.context = Context(self.settings, store=self.context.store)
-        self.activities = BatchActivities(self.context)
-        self.contexts = [self.context]
+    name = "anthropic"
+    endpoint = ENDPOINT
+    model = MODEL
+    usual: ClassVar[dict[str, Any]] = {"inline_create_timeout_s": 2.0}
 
-    @property
-    def adapter(self) -> AnthropicProvider:
-        provider = self.context.provider("anthropic")
-        assert isinstance(provider, AnthropicProvider)
-        return provider
-
-    def use_adapter(self, provider: AnthropicProvider) -> None:
-        self.context._providers["anthropic", "default"] = provider
-
-    def shard(self, requests: int = 10, *, model: str = MODEL) -> ShardRef:
-        self._jobs += 1
-        key = f"job-{self._jobs}"
-        lines = [
-            Request(id=f"caller/{n}", endpoint=ENDPOINT, body=body_of(f"{key} question {n}")) for n in range(requests)
-        ]
-        spooled = spool_requests(lines, self.folder / f"in-{key}", provider="anthropic")
-        manifest = accept_job(self.store, spooled, tenant="tests", key=key, owner=deployment_owner(self.store))
-        job = JobRef(tenant="tests", key=key, token=manifest.token, provider="anthropic")
-        plan = ShardPlan(
-            round=0, shard=0, route=Route.batch, endpoint=ENDPOINT, model=model, requests=requests,
-            bytes=1, tokens=1, first_index=0, last_index=requests - 1,
-        )  # fmt: skip
-        write_shard(self.store, "tests", key, plan, np.arange(requests, dtype=np.uint32))
-        return ShardRef(job=job, round=0, shard=0)
+    def body(self, text: str, model: str) -> dict[str, Any]:
+        return body_of(text, model=model)
 
 
 def stranger(emulator: Emulator, requests: int, *, name: str = "theirs", key: str = "test") -> str:

@@ -67,7 +67,7 @@ async def test_SU_02_SU_04_a_lost_answer_makes_no_second_batch(anthropic_world, 
 async def test_SU_01_a_worker_killed_after_create_leaves_a_batch_that_the_retry_finds(make_anthropic, emulator):
     world = make_anthropic(provider={"inline_create_timeout_s": 2.0})
     shard = world.shard(6)
-    world.use_adapter(DiesAfterCreate("anthropic", world.settings.providers["anthropic"]))
+    world.use(DiesAfterCreate("anthropic", world.settings.providers["anthropic"]))
     with pytest.raises(KilledError):
         await world.submit(shard)
     retry = world.again()
