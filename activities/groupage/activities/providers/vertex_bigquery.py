@@ -27,6 +27,7 @@ import orjson
 from groupage.activities.providers.base import Submission
 from groupage.activities.providers.vertex_clients import Clients
 from groupage.activities.providers.vertex_data import DataObject
+from groupage.activities.providers.vertex_errors import translate
 from groupage.activities.providers.vertex_options import VertexOptions, wrong
 from groupage.activities.providers.vertex_tables import (
     Desk,
@@ -124,7 +125,10 @@ class BigQueryData:
         from google.cloud.bigquery import SchemaField, Table
 
         table = Table(ref, [SchemaField.from_api_repr(field) for field in fields_of(SCHEMA)])
-        table.expires = self._expiry()
+        expiry = self._expiry()
+        if expiry is not None:
+            # Not even as null: a dataset may have an expiry of its own.
+            table.expires = expiry
         table.labels = {LABEL: tag}
         try:
             desk.client.create_table(table, retry=None, timeout=desk.small)
@@ -153,13 +157,16 @@ class BigQueryData:
         return await self._call(f"look at {ref}", look)
 
     def _let_expire(self, desk: Desk, table: Any) -> None:
-        from google.api_core.exceptions import Forbidden
-
-        table.expires = self._expiry()
+        expiry = self._expiry()
+        if expiry is None:
+            return
+        table.expires = expiry
         try:
             desk.client.update_table(table, ["expires"], retry=None, timeout=desk.small)
-        except Forbidden as error:
-            # The results are there all the same, and clean-up deletes the table.
+        except Exception as error:
+            if translate(error, "expiry") is None:
+                raise
+            # Whatever it was: the results are there all the same and paid for, and clean-up deletes the table.
             log.warning("table %s will not expire by itself: %s", table.full_table_id, error)
 
     async def download(self, ref: str, path: Path) -> int:
@@ -200,8 +207,9 @@ class BigQueryData:
 
     # ----- inside -----
 
-    def _expiry(self) -> datetime:
-        return datetime.now(UTC) + timedelta(seconds=self._settings.files_expire_after_s)
+    def _expiry(self) -> datetime | None:
+        seconds = self._settings.files_expire_after_s
+        return datetime.now(UTC) + timedelta(seconds=seconds) if seconds else None
 
     def _looked_at(self, desk: Desk) -> str:
         """The dataset's location. Raises ProviderError(account) where the dataset cannot be used."""

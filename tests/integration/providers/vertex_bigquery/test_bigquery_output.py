@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+import requests
 from bigquery_plane import (
     DATA,
     DATASET,
@@ -21,7 +22,7 @@ from bigquery_plane import (
     job_with,
     request_of,
 )
-from google.api_core.exceptions import Forbidden
+from google.api_core.exceptions import BadRequest, Forbidden, PreconditionFailed, ServiceUnavailable
 from google.cloud import bigquery
 from groupage.activities.providers import vertex_tables
 from groupage.activities.providers.vertex_tables import line_of
@@ -159,6 +160,15 @@ async def test_an_output_table_expires_from_when_its_job_was_seen_to_have_ended(
     assert plane.google.get_table(OUTPUT).expires == expires
 
 
+async def test_no_table_expires_where_none_is_asked_to(make_plane: Callable[..., Plane]) -> None:
+    plane = make_plane(files_expire_after_s=0)
+    plane.make_dataset()
+    await plane.data.upload(plane.submission())
+    await plane.put_output([row_of(0)])
+    assert await plane.data.result_files(job_with()) == [f"bq://{OUTPUT}"]
+    assert [plane.google.get_table(ref).expires for ref in (INPUT, OUTPUT)] == [None, None]
+
+
 def test_a_job_after_a_dead_one_writes_into_a_table_of_its_own(plane: Plane) -> None:
     uris = [
         plane.data.output_config(plane.submission(1, not_ids=dead))["bigqueryDestination"]["outputUri"]
@@ -195,14 +205,25 @@ async def test_jobs_and_rows_are_looked_at_in_the_datasets_location(make_plane: 
     assert plane.google.get_job(f"{TAG}-l1", location=LOCATION).location == LOCATION.upper()
 
 
-async def test_results_are_there_even_if_their_table_may_not_be_changed(
-    plane: Plane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    "error",
+    [
+        Forbidden("no bigquery.tables.update"),
+        BadRequest("Invalid value for: expirationTime is not in the future"),
+        PreconditionFailed("the etag does not match"),
+        ServiceUnavailable("try again"),
+        requests.ConnectionError("reset"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_results_are_there_even_if_their_table_cannot_be_changed(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     await plane.put_output([row_of(0)])
 
-    def forbidden(*_: object, **__: object) -> None:
-        raise Forbidden("no bigquery.tables.update")
+    def refused(*_: object, **__: object) -> None:
+        raise error
 
-    monkeypatch.setattr(bigquery.Client, "update_table", forbidden)
+    monkeypatch.setattr(bigquery.Client, "update_table", refused)
     assert await plane.data.result_files(job_with()) == [f"bq://{OUTPUT}"]
     assert "will not expire by itself" in caplog.text
