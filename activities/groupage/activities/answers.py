@@ -5,7 +5,7 @@ Both are judged by the same rules, and nothing here raises: what cannot be read 
 * An answer is a 2xx *and* a body shaped like an answer of its endpoint (docs/cases.md RP-10). A body of
   the wrong shape is `unreadable`, a status other than 2xx is an error whatever the body looks like.
 * `finish_reason` "length" is `truncated` (RP-14); a content filter or a refusal is `refused` (RP-16).
-  Both are answers: they were paid for, and the same bytes would end the same way.
+  Both are answers: they were paid for, and the same bytes would end the same way. Other words: finish_reasons.py.
 * The error class is decided here, from status and code, not by an SDK (invariant 6).
 
 The first lines of `read_batch_line` and `_read_chat` are the hot path of collecting: a job of a
@@ -18,6 +18,7 @@ from typing import Any
 
 import orjson
 from groupage.activities.answers_shared import count, ids_beside, make_usage, unparsed, unreadable
+from groupage.activities.finish_reasons import judge
 from groupage.activities.own_words import own_words
 from groupage.activities.providers.base import Answer
 from groupage.schemas import ErrorClass, Outcome, Usage
@@ -277,28 +278,21 @@ def _read_chat(wire_id: str | None, body: dict[str, Any], request_id: str) -> An
     calls = message.get("tool_calls")
     if calls is not None and type(calls) is not list:
         calls = None
-    outcome, code, why = _SUCCEEDED, "", ""
+    outcome, found, code, why = _SUCCEEDED, None, "", ""
     reason = choice.get("finish_reason")
     refusal = message.get("refusal")
     if reason != "stop" or refusal or len(choices) > 1:
-        outcome, code, why = _judge([c.get("finish_reason") for c in choices], refusal)
+        outcome, found, code, why = judge([c.get("finish_reason") for c in choices], refusal)
+    if text is None and not (code or calls or message.get("function_call") or message.get("audio")):
+        code, why = "no_content", "it ended as a whole answer does, but nothing is said"
+    if found is not None:
+        text, calls = None, None
     model = body.get("model")
     usage = read_usage(body.get("usage"))
     return Answer(
-        wire_id, outcome, None, code, why, body, text, calls or None, model if type(model) is str else None,
+        wire_id, outcome, found, code, why, body, text, calls or None, model if type(model) is str else None,
         usage, request_id,
     )  # fmt: skip
-
-
-def _judge(reasons: list[Any], refusal: Any = None) -> tuple[Outcome, str, str]:
-    """(outcome, code, message) from the finish reasons of all choices: one cut short is reported."""
-    if refusal:
-        return Outcome.refused, "refusal", str(refusal)[:FAILURE_MESSAGE_MAX]
-    if "content_filter" in reasons:
-        return Outcome.refused, "content_filter", "stopped by the provider's content filter"
-    if "length" in reasons:
-        return Outcome.truncated, "length", "stopped at the output limit"
-    return Outcome.succeeded, "", ""
 
 
 def _read_responses(wire_id: str | None, body: dict[str, Any], request_id: str) -> Answer | None:
@@ -314,11 +308,11 @@ def _read_responses(wire_id: str | None, body: dict[str, Any], request_id: str) 
     texts = [part["text"] for part in parts if part.get("type") == "output_text"]
     refusal = next((part.get("refusal") or "refused" for part in parts if part.get("type") == "refusal"), "")
     calls = [item for item in output if str(item.get("type")).endswith("_call")]
-    outcome, code, why = _judge([], refusal)
+    outcome, _, code, why = judge([], refusal)
     if status == "incomplete" and not refusal:
         details = body.get("incomplete_details")
         reason = str(details.get("reason", "incomplete")) if type(details) is dict else "incomplete"
-        outcome, code, why = _judge(["content_filter" if reason == "content_filter" else "length"])
+        outcome, _, code, why = judge(["content_filter" if reason == "content_filter" else "length"])
         code = reason
     text = "".join(texts) if texts else None
     usage = read_usage(body.get("usage"))
@@ -329,10 +323,10 @@ def _read_completions(wire_id: str | None, body: dict[str, Any], request_id: str
     choices = body.get("choices")
     if type(choices) is not list or not choices or type(choices[0].get("text")) is not str:
         return None
-    outcome, code, why = _judge([choice.get("finish_reason") for choice in choices])
+    outcome, found, code, why = judge([choice.get("finish_reason") for choice in choices])
     usage = read_usage(body.get("usage"))
-    text = choices[0]["text"]
-    return Answer(wire_id, outcome, None, code, why, body, text, None, _model(body), usage, request_id)
+    text = choices[0]["text"] if found is None else None
+    return Answer(wire_id, outcome, found, code, why, body, text, None, _model(body), usage, request_id)
 
 
 def _read_embeddings(wire_id: str | None, body: dict[str, Any], request_id: str) -> Answer | None:
