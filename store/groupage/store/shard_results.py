@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 import zstandard
 from groupage.schemas import ErrorClass, Message, Outcome, Route, Usage
 from groupage.schemas.errors import StoreError
@@ -26,9 +27,11 @@ from groupage.store.rows import (
     ANSWERED_MAX,
     ERROR_CLASSES,
     FLAG_ESTIMATED,
+    OUTCOME_CODE,
     OUTCOMES,
     RESULT_BYTES,
     RESULT_ROW,
+    ROUTE_CODE,
     ROUTES,
     Indices,
     Names,
@@ -45,6 +48,9 @@ BLOCK_BYTES = 1 << 20
 ZSTD_LEVEL = 1
 """Half the time of level 3 for a tenth more bytes: the merge writes all of it again."""
 TOP_ERRORS = 5
+
+_Starts = npt.NDArray[np.int64]
+"""Where each row's fragment starts in the spool."""
 
 
 class Tally(Message):
@@ -110,7 +116,7 @@ class ShardResultWriter:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def add(self, line: ResultLine) -> None:
-        """One result. Several of one index are fine: an answered one beats the others."""
+        """One result. Several of one index are fine: one that succeeded beats the answered ones, these the others."""
         fragment = encode_fragment(line)
         self.add_encoded(fragment, RESULT_BYTES.pack(*result_row(line, len(fragment), self._codes, self._models)))
 
@@ -145,7 +151,8 @@ class ShardResultWriter:
         self._pack()
         rows = np.concatenate(self._rows) if self._rows else np.empty(0, RESULT_ROW)
         starts = np.cumsum(rows["size"], dtype=np.int64) - rows["size"]
-        rows, starts, duplicates = _resolve(rows, starts)
+        self._spool.flush()
+        rows, starts, duplicates = self._resolve(rows, starts)
         data = self._folder / "data"
         digest = self._write_data(data, rows, starts)
         table = RowTable(rows, self._codes.texts, self._models.texts)
@@ -175,18 +182,61 @@ class ShardResultWriter:
             self._rows.append(np.frombuffer(self._held, dtype=RESULT_ROW))
             self._held = bytearray()
 
-    def _write_data(self, path: Path, rows: Rows, starts: np.ndarray[Any, np.dtype[np.int64]]) -> "hashlib._Hash":
+    def _fragment(self, size: int, start: int) -> bytes:
+        # Read, not mapped: a mapping's pages would count as memory of this process, a whole shard of them.
+        return os.pread(self._spool.fileno(), size, start)
+
+    def _resolve(self, rows: Rows, starts: _Starts) -> tuple[Rows, _Starts, int]:
+        """Sort by index; of several rows of one index the first that succeeded stays, else the first answered one,
+        else the last one.
+
+        What the others cost is added to the waste of the one that stays.
+        """
+        outcome = rows["outcome"]
+        rank = (outcome != OUTCOME_CODE[Outcome.succeeded]) + (outcome > ANSWERED_MAX).astype(np.uint8)
+        arrival = np.arange(len(rows))
+        order = np.lexsort((np.where(rank == 2, -arrival, arrival), rank, rows["index"]))
+        rows, starts = rows[order], starts[order]
+        if not len(rows):
+            return rows, starts, 0
+        leads = np.concatenate(([True], rows["index"][1:] != rows["index"][:-1]))
+        if leads.all():
+            return rows, starts, 0
+        spent = np.where(leads, rows["waste"], rows["waste"] + rows["cost"])
+        spent[self._told_again(rows, starts, leads)] = 0
+        first = np.flatnonzero(leads)
+        waste = np.add.reduceat(spent, first)
+        rows, starts, extra = rows[leads], starts[leads], len(rows) - len(first)
+        rows["waste"] = waste
+        return rows, starts, extra
+
+    def _told_again(self, rows: Rows, starts: _Starts, leads: npt.NDArray[np.bool_]) -> list[int]:
+        """Positions of rows that say of their index, byte for byte, what another one said before: one answer of a
+        batch, delivered and billed once. By sync each answer was a call of its own, however alike they are.
+        """
+        again: list[int] = []
+        seen: set[tuple[bytes, bytes]] = set()
+        several = ~leads
+        several[:-1] |= several[1:]
+        for at in np.flatnonzero(several & (rows["route"] == ROUTE_CODE[Route.batch])).tolist():
+            if leads[at]:
+                seen.clear()
+            size, start = int(rows["size"][at]), int(starts[at])
+            told = (rows[at].tobytes(), hashlib.blake2b(self._fragment(size, start), digest_size=16).digest())
+            if told in seen:
+                again.append(at)
+            seen.add(told)
+        return again
+
+    def _write_data(self, path: Path, rows: Rows, starts: _Starts) -> "hashlib._Hash":
         """Fragments in index order, in frames of about BLOCK_BYTES; returns the hash of what was written."""
         digest = hashlib.sha256()
         compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
-        self._spool.flush()
-        # Read, not mapped: a mapping's pages would count as memory of this process, a whole shard of them.
-        spool = self._spool.fileno()
         with path.open("wb") as out:
             block: list[bytes] = []
             held = 0
             for start, size in zip(starts.tolist(), rows["size"].tolist(), strict=True):
-                block.append(os.pread(spool, size, start))
+                block.append(self._fragment(size, start))
                 held += size
                 if held >= BLOCK_BYTES:
                     _write_block(compressor, block, out, digest)
@@ -200,31 +250,6 @@ def _write_block(compressor: zstandard.ZstdCompressor, block: list[bytes], out: 
     packed = compressor.compress(b"".join(block))
     digest.update(packed)
     out.write(packed)
-
-
-def _resolve(
-    rows: Rows, starts: np.ndarray[Any, np.dtype[np.int64]]
-) -> tuple[Rows, np.ndarray[Any, np.dtype[np.int64]], int]:
-    """Sort by index; of several rows of one index the first answered one stays, else the last one.
-
-    What the others cost is added to the waste of the one that stays.
-    """
-    unanswered = rows["outcome"] > ANSWERED_MAX
-    arrival = np.arange(len(rows))
-    # Within an index: answered ones first, in order of arrival; unanswered ones after, the last one first.
-    order = np.lexsort((np.where(unanswered, -arrival, arrival), unanswered, rows["index"]))
-    rows, starts = rows[order], starts[order]
-    if not len(rows):
-        return rows, starts, 0
-    leads = np.concatenate(([True], rows["index"][1:] != rows["index"][:-1]))
-    if leads.all():
-        return rows, starts, 0
-    spent = np.where(leads, rows["waste"], rows["waste"] + rows["cost"])
-    first = np.flatnonzero(leads)
-    waste = np.add.reduceat(spent, first)
-    rows, starts, extra = rows[leads], starts[leads], len(rows) - len(first)
-    rows["waste"] = waste
-    return rows, starts, extra
 
 
 def read_shard_results(store: Store, tenant: str, key: str, round_: int, shard: int) -> ShardResults | None:

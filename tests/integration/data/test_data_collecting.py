@@ -217,6 +217,15 @@ async def test_a_second_answer_is_waste_and_the_first_one_stays(world):
     assert report.waste_usd == Decimal("0.0000135")
 
 
+async def test_of_two_answers_the_whole_one_stays_and_a_line_that_came_twice_is_no_waste(world):
+    world.one_shard(2)
+    cut, again = ok(world.wire(0), "cut", finish="length"), ok(world.wire(1), "same")
+    report = await world.collect([cut, ok(world.wire(0), "whole"), again, again])
+    assert report.outcomes == {OK: 2}
+    assert (report.cost_usd, report.waste_usd) == (Decimal("0.000021"), Decimal("0.0000105"))
+    assert "2 lines answer a request that has a line already" in report.count_mismatch
+
+
 async def test_RP_20_bytes_are_utf8_whatever_the_server_says(world):
     world.one_shard(1)
     report = await world.collect([ok(world.wire(0), "é—日")])

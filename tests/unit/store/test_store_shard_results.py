@@ -68,6 +68,49 @@ def test_PF_14_an_answer_beats_a_cancellation_and_a_second_answer_is_waste(store
     assert results.tally.waste_usd == Decimal("0.00000003")
 
 
+@pytest.mark.parametrize("worse", [Outcome.truncated, Outcome.refused])
+def test_a_whole_answer_beats_one_that_was_cut_or_refused_in_whatever_order(
+    store: Store, tmp_path: Path, worse: Outcome
+) -> None:
+    lines = [
+        answer(1, "cut", outcome=worse, cost_nano=70),
+        answer(1, "whole", cost_nano=30),
+        answer(2, "whole", cost_nano=30),
+        answer(2, "cut", outcome=worse, cost_nano=70),
+        failure(3),
+        answer(3, "cut first", outcome=worse, cost_nano=1),
+        answer(3, "cut again", outcome=worse, cost_nano=2),
+    ]
+    tally = write_results(store, tmp_path, 0, 3, lines).tally
+    assert stored_texts(store) == [(1, "whole"), (2, "whole"), (3, "cut first")]
+    assert (tally.cost_usd, tally.waste_usd) == (dollars(61), dollars(142))
+
+
+def test_a_line_that_is_delivered_twice_was_paid_for_once(store: Store, tmp_path: Path) -> None:
+    billed = failure(3, Outcome.failed, ErrorClass.invalid, waste_nano=400)
+    other = answer(1, "one", cost_nano=70, body={"choices": [{"message": {"content": "one"}}], "id": "chatcmpl-2"})
+    lines = [
+        answer(1, "one", cost_nano=70),
+        answer(2, "two"),
+        other,
+        billed,
+        answer(1, "one", cost_nano=70),
+        other,
+        billed,
+    ]
+    results = write_results(store, tmp_path, 0, 3, lines)
+    assert stored_texts(store) == [(1, "one"), (2, "two"), (3, None)]
+    assert results.duplicates == 4
+    assert results.tally.waste_usd == dollars(70 + 400), "an answer of another id is another answer"
+
+
+def test_by_sync_answers_that_are_alike_were_paid_for_each(store: Store, tmp_path: Path) -> None:
+    """An embedding is the same each time, and says nothing of the call that made it."""
+    lines = [answer(1, route=Route.sync, cost_nano=70)] * 3
+    tally = write_results(store, tmp_path, 0, 3, lines).tally
+    assert (tally.cost_usd, tally.waste_usd) == (dollars(70), dollars(140))
+
+
 def test_a_billed_failure_is_waste_not_cost(store: Store, tmp_path: Path) -> None:
     billed = failure(1, Outcome.failed, ErrorClass.invalid, cost_nano=400, waste_nano=5, sync_cost_nano=800)
     results = write_results(store, tmp_path, 0, 3, [billed])
