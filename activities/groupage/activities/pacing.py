@@ -47,7 +47,7 @@ class Pace:
         if self.in_flight >= int(self.limit):
             return None
         self._fill(now)
-        pause = max(0.0, self._paused_until - now)
+        pause = self.paused_s(now)
         lacking = max(0.0, 1.0 - self._tokens)
         return max(pause, lacking * 60 / self.rpm)
 
@@ -57,11 +57,29 @@ class Pace:
         self._tokens -= 1.0
         self.in_flight += 1
 
-    def end(self, now: float, started_at: float, error_class: ErrorClass | None, retry_after_s: float | None) -> None:
-        """A call that started at `started_at` has ended; `error_class` None: with an answer."""
+    def paused_s(self, now: float) -> float:
+        """Seconds until calls may start again after a Retry-After."""
+        return max(0.0, self._paused_until - now)
+
+    def end(
+        self,
+        now: float,
+        started_at: float,
+        error_class: ErrorClass | None,
+        retry_after_s: float | None,
+        left_s: float = float("inf"),
+    ) -> None:
+        """A call that started at `started_at` has ended; `error_class` None: with an answer. `left_s`: until nothing
+        may be sent any more.
+        """
         self.in_flight -= 1
         if retry_after_s:
-            self._paused_until = max(self._paused_until, now + retry_after_s)
+            pause = pause_s(retry_after_s, left_s)
+            self._paused_until = max(self._paused_until, now + pause)
+            if pause < retry_after_s:
+                # Sooner than the server wants: one call asks whether it still does.
+                self.limit = 1.0
+                self._halved_at = now
         if error_class in THROTTLING:
             # All calls of one burst fail together; they count as one sign, not as many.
             if started_at >= self._halved_at:
@@ -74,6 +92,11 @@ class Pace:
         gained = max(0.0, now - self._filled_at) * self.rpm / 60
         self._tokens = min(self._burst, self._tokens + gained)
         self._filled_at = max(self._filled_at, now)
+
+
+def pause_s(retry_after_s: float, left_s: float) -> float:
+    """How long to heed a Retry-After: half of the time that is left at most, so that what passes sooner is noticed."""
+    return min(retry_after_s, max(0.0, left_s) / 2)
 
 
 def backoff_s(attempt: int, retry_after_s: float | None, jitter: float) -> float:

@@ -21,7 +21,7 @@ import numpy as np
 from groupage.activities.flushing import Flusher
 from groupage.activities.late import REPORT
 from groupage.activities.normalising import Normaliser
-from groupage.activities.pacing import RETRIED, Denials, Latency, Pace, backoff_s
+from groupage.activities.pacing import RETRIED, Denials, Latency, Pace, backoff_s, pause_s
 from groupage.activities.pricing import PriceBook
 from groupage.activities.providers.base import Answer, BatchProvider, SyncCall, facts_about
 from groupage.schemas import BatchError, BatchPhase, ErrorClass, Message, Outcome, Route, ShardPlan, ShardReport
@@ -56,6 +56,8 @@ class SyncProgress(Message):
     in_flight: int = 0
     maybe_paid_twice: int = 0
     concurrency: int = 0
+    paused_s: float = 0.0
+    """Until calls start again: the provider asked for it (Retry-After)."""
 
 
 @dataclass(order=True, slots=True)
@@ -197,6 +199,7 @@ class SyncRunner:
         self._pace = Pace(call.rpm, call.concurrency, time.monotonic())
         self._deadline = time.monotonic() + (call.deadline_at - datetime.now(UTC)).total_seconds()
         self._crash: BaseException | None = None
+        self._longest_wish_s = 0.0
         self._denials = Denials()
         self._denial: Answer | None = None
         self.error: BatchError | None = None
@@ -209,6 +212,7 @@ class SyncRunner:
             in_flight=len(self._open) + self._flusher.unflushed,
             maybe_paid_twice=self.maybe_paid_twice,
             concurrency=int(self._pace.limit),
+            paused_s=round(self._pace.paused_s(time.monotonic()), 1),
         )
 
     def finished(self) -> "np.ndarray[tuple[int], np.dtype[np.uint32]]":
@@ -317,17 +321,19 @@ class SyncRunner:
             self.maybe_paid_twice += 1
             raise
         now = time.monotonic()
-        self._pace.end(now, started, answer.error_class, answer.retry_after_s)
+        self._pace.end(now, started, answer.error_class, answer.retry_after_s, self._deadline - now)
         if answer.error_class is None:
             self._latency.add(now - started)
         self._take_in(item, answer, now)
 
     def _take_in(self, item: _Item, answer: Answer, now: float) -> None:
+        self._longest_wish_s = max(self._longest_wish_s, answer.retry_after_s or 0.0)
         if answer.code in MAYBE_PAID_CODES and answer.error_class is not None:
             self.maybe_paid_twice += 1
         self._look_for_refusal(answer)
         if answer.error_class in RETRIED and item.attempt < self._call.attempts:
-            pause = backoff_s(item.attempt, answer.retry_after_s, random.random())  # noqa: S311  # spreads load only
+            wish = answer.retry_after_s and pause_s(answer.retry_after_s, self._deadline - now)
+            pause = backoff_s(item.attempt, wish, random.random())  # noqa: S311  # spreads load only
             heapq.heappush(self._retries, _Item(now + pause, item.index, item.request, item.attempt + 1, answer))
             return
         self._done.append(item.index)
@@ -365,7 +371,8 @@ class SyncRunner:
     def not_sent(self, indices: "np.ndarray[tuple[int], np.dtype[np.uint32]]", *, stopped: bool) -> list[ResultLine]:
         """Lines for the requests without a final answer: their last error, or that they were never sent."""
         tried = {item.index: item.last for item in self._retries if item.last is not None}
-        outcome, code, message = Outcome.expired, "deadline", "the deadline came before it could be sent"
+        wish = f"; the provider had asked for {self._longest_wish_s:g} s without calls" if self._longest_wish_s else ""
+        outcome, code, message = Outcome.expired, "deadline", f"the deadline came before it could be sent{wish}"
         if self.error is not None:
             outcome, code, message = Outcome.failed, "stopped", f"not sent: {self.error.message or self.error.code}"
         elif stopped:

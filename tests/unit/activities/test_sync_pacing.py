@@ -1,6 +1,7 @@
 """Sync calls start no faster than allowed, and slow down when the provider asks for it."""
 
-from groupage.activities.pacing import Denials, Latency, Pace, backoff_s
+import pytest
+from groupage.activities.pacing import Denials, Latency, Pace, backoff_s, pause_s
 from groupage.schemas import ErrorClass
 from groupage.schemas.limits import FORBIDDEN_IN_A_ROW
 from hypothesis import given
@@ -39,6 +40,19 @@ def test_SDK_06_a_retry_after_pauses_all_calls():
     assert pace.wait_s(1.0) == 5.0
     assert pace.wait_s(5.9) > 0.0
     assert pace.wait_s(6.0) == 0.0
+
+
+@given(st.floats(0.001, 10_000), st.floats(-10, 10_000))
+def test_a_retry_after_is_heeded_up_to_half_of_the_time_that_is_left(wish, left):
+    pause = pause_s(wish, left)
+    assert 0 <= pause <= wish
+    assert pause == wish or pause == max(0.0, left) / 2
+    pace = Pace(rpm=60_000, concurrency=10, now=0.0)
+    pace.start(0.0)
+    pace.end(1.0, 0.0, ErrorClass.rate_limit, wish, left)
+    assert pace.paused_s(1.0) == pytest.approx(pause)
+    if pause < wish:
+        assert pace.limit == 1.0, "one call asks whether it passed"
 
 
 def test_one_burst_of_429_halves_the_limit_once():
