@@ -95,7 +95,7 @@ class Bench:
         with Watch(self.emulator.pid) as provider:
             run = run_watched(run_command(self.source, output), env, self.folder / "alone.log")
         subprocess.run([GROUPAGE, "dev", "--stop"], env=env, check=True, capture_output=True)
-        processes = [_named(run, "run+worker"), *_servers(run.watch)]
+        processes = [_named(run, "run+worker"), _intake(run.watch), *_servers(run.watch)]
         return Figures("groupage run", run.wall_s, processes, provider.cpu_s()), output
 
     def deployed(self) -> tuple[Figures, Path]:
@@ -115,7 +115,7 @@ class Bench:
             steps = asyncio.run(_steps(folder / "state"))
         used = [watch.main() for watch in serving]
         workers = [Usage("worker", one.cpu_s, one.peak_mib) for one in used]
-        processes = [_named(run, "client"), *workers, *_servers(serving[0])]
+        processes = [_named(run, "client"), _intake(run.watch), *workers, *_servers(serving[0])]
         return Figures("groupage deployed", run.wall_s, processes, provider.cpu_s(), steps), output
 
     def _fresh(self, name: str) -> Path:
@@ -131,6 +131,12 @@ class Bench:
 def _named(run: Run, name: str) -> Usage:
     used = run.watch.main()
     return Usage(name, used.cpu_s, used.peak_mib)
+
+
+def _intake(watch: Watch) -> Usage:
+    """The processes that a client starts to read a large input: their CPU in all, the largest one's memory."""
+    children = [one for one in watch.children() if "temporal" not in one.name]
+    return Usage("intake", sum(one.cpu_s for one in children), max((one.peak_mib for one in children), default=0.0))
 
 
 def _servers(watch: Watch) -> list[Usage]:
