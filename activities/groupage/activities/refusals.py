@@ -33,7 +33,8 @@ NEIGHBOUR = (
 REFUSALS = frozenset({ErrorClass.invalid, ErrorClass.too_large, ErrorClass.account})
 """Classes of an error at submission after which the same bytes are not sent again."""
 NOT_FOUND_ATTEMPTS = 3
-"""A create that is told that its file does not exist uploads again this often; an upload that has nowhere to go, too."""
+"""A create that is told that its file does not exist uploads again this often; an upload that has nowhere to go, and
+a look that has nothing to look at, too."""
 
 Blame = dict[int, tuple[str, str]]
 """Request to (code, message)."""
@@ -45,19 +46,37 @@ def is_refusal(error: ProviderError) -> bool:
 
 
 def upload_failed(error: ProviderError, attempt: int) -> ProviderError:
-    """An upload makes something new. Where that finds nothing, it is the place that is not there, for all requests
-    alike: a bucket, an address, an API that the server has not. A person has to set that right; no request is at fault.
+    """An upload makes something new. Where that finds nothing, it is the place that is not there (`_nowhere`)."""
+    again = attempt < NOT_FOUND_ATTEMPTS
+    return _nowhere(
+        error, "there is nothing to upload to: look at the provider's base_url, bucket or dataset", again=again
+    )
+
+
+def look_failed(error: ProviderError, attempt: int, *, made: bool) -> ProviderError:
+    """A look for a batch names none. Where it finds nothing, not even an empty list, there is nothing to look at.
+
+    `made`: there is a batch of the shard, so that nobody may give it up for this.
+    """
+    again = made or attempt < NOT_FOUND_ATTEMPTS
+    return _nowhere(
+        error, "there is nothing to look at: look at the provider's base_url, project or api_version", again=again
+    )
+
+
+def _nowhere(error: ProviderError, hint: str, *, again: bool) -> ProviderError:
+    """A 404 for all requests alike: a bucket, an address, an API that the server has not. A person has to set that
+    right, if it does not pass; no request is at fault.
     """
     if error.error_class is not ErrorClass.missing:
         return error
-    again = attempt < NOT_FOUND_ATTEMPTS
     return ProviderError(
         str(error),
         error_class=ErrorClass.transient if again else ErrorClass.account,
         code=error.code,
         status=error.status,
         retry_after_s=error.retry_after_s,
-        hint="" if again else "there is nothing to upload to: look at the provider's base_url, bucket or dataset",
+        hint="" if again else hint,
     )
 
 

@@ -44,7 +44,7 @@ from groupage.activities.intents import (
 from groupage.activities.late import read_report
 from groupage.activities.looking import cancel_others, look, still_unknown
 from groupage.activities.providers.base import BatchProvider, Submission, traits_of
-from groupage.activities.refusals import NOT_FOUND_ATTEMPTS, REFUSED, is_refusal, upload_failed
+from groupage.activities.refusals import NOT_FOUND_ATTEMPTS, REFUSED, is_refusal, look_failed, upload_failed
 from groupage.activities.registry import Context
 from groupage.activities.rendering import render_shard
 from groupage.activities.sweep import BATCH, free_files, note_token
@@ -118,7 +118,10 @@ class _Attempt:
             found, others = await look(self.context, shard, log, not_ids)
         except ProviderError as error:
             if at is None:
-                raise
+                failed = await self._look_failed(error, log)
+                if failed is error:
+                    raise
+                raise failed from error
             # There may be a batch that nobody could see yet: even a revoked key must not end the looking.
             raise retried(error, activity.info().attempt) from error
         if found is not None:
@@ -134,6 +137,13 @@ class _Attempt:
         if answered:
             return await self._close(log, plan, answered)
         return await self._submit(log, plan)
+
+    async def _look_failed(self, error: ProviderError, log: IntentLog) -> ProviderError:
+        made = bool(log.created_id) and log.created_id not in self.request.not_ids
+        failed = look_failed(error, activity.info().attempt, made=made)
+        if failed is not error and is_refusal(failed):
+            await self._refuse(failed, [])
+        return failed
 
     async def _close(self, log: IntentLog, plan: ShardPlan, answered: int) -> SubmittedBatch:
         """Nothing is sent for the shard, ever: the next round takes up what has no answer yet."""

@@ -95,6 +95,22 @@ async def test_a_server_that_is_not_there_was_sent_nothing(make_world, record, m
     assert (error.value.error_class, error.value.code) == (ErrorClass.transient, "not_connected")
 
 
+@everywhere(tagged)
+async def test_a_look_that_finds_nothing_to_look_at_is_tried_again_and_then_asks(world, emulator):
+    """Once it passes; always, it is an address or an API that is not there."""
+    gone = {"call": "batches.list", "action": "error", "status": 404}
+    emulator.faults(calls=[{**gone, "times": 1}])
+    _, failures = await world.submitted(await world.planned())
+    assert [failure.type for failure in failures] == ["provider.transient"]
+    emulator.faults(calls=[gone])
+    ref = await world.planned()
+    with pytest.raises(ApplicationError) as failure:
+        await world.submitted(ref)
+    assert (failure.value.type, failure.value.non_retryable) == ("provider.account", True)
+    assert "there is nothing to look at" in failure.value.message
+    assert len(batches(emulator)) == 1, "only the first one's"
+
+
 @rows("fault found", lambda record: record.refusals)
 async def test_CL_06_SDK_06_a_create_that_is_refused_says_why_and_leaves_input_only_if_it_goes_again(
     world, emulator, record, fault, found
