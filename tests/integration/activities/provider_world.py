@@ -44,7 +44,7 @@ class Emulator:
 
     def close(self) -> None:
         self._process.send_signal(signal.SIGTERM)
-        self._process.wait(10)
+        self._process.wait(60)
         assert self._process.stdout is not None
         self._process.stdout.close()
 
@@ -69,7 +69,7 @@ class Emulator:
         self._wait(lambda batch: batch["ended"])
 
     def _wait(self, condition: Callable[[dict[str, Any]], Any]) -> None:
-        for _ in range(1000):
+        for _ in range(3000):
             if all(condition(batch) for batch in self.state()["batches"]):
                 return
             time.sleep(0.03)
@@ -86,7 +86,7 @@ class Emulator:
         await asyncio.to_thread(self._until_called, name)
 
     def _until_called(self, name: str) -> None:
-        for _ in range(1000):
+        for _ in range(3000):
             if self.state()["calls"].get(name):
                 return
             time.sleep(0.02)
@@ -153,6 +153,15 @@ class World:
         other._start(Context(self.settings, store=self.context.store))
         self.contexts.append(other.context)
         return other
+
+    def hurry(self, seconds: float) -> None:
+        """Have no more patience than that with a call from now on, as a new process would."""
+        settled = {
+            name: dataclasses.replace(provider, request_timeout_s=seconds)
+            for name, provider in self.settings.providers.items()
+        }
+        self.settings = dataclasses.replace(self.settings, providers=settled)
+        self._start(Context(self.settings, store=self.context.store))
 
     async def close(self) -> None:
         for context in self.contexts:

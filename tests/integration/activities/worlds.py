@@ -9,6 +9,9 @@ from groupage.schemas import ShardRef
 from groupage.schemas.activity_calls import SubmitBatch
 from provider_world import World, attempts_of
 
+DOUBT_S = 3.0
+"""A doubt that is still there at the next attempt, on a busy machine too: for tests that say what comes of it then."""
+
 
 class KilledError(BaseException):
     """Stands for a process that is gone: nothing of ours catches it."""

@@ -12,7 +12,7 @@ from groupage.schemas import BatchPhase, ErrorClass
 from groupage.schemas.activity_calls import CancelBatch, CleanUpBatch, SweepOrphans
 from provider_world import attempt_of, attempts_of, benign
 from temporalio.exceptions import ApplicationError
-from worlds import KilledError, submitted_in_the_end
+from worlds import DOUBT_S, KilledError, submitted_in_the_end
 
 LOST = {"call": "batches.create", "times": 1}
 
@@ -45,8 +45,8 @@ def ours(emulator, shard):
     [{"action": "drop_after"}, {"action": "error_after", "status": 500}, {"action": "error_after", "status": 529}],
     ids=["reset", "500", "529"],
 )
-async def test_SU_02_SU_04_a_lost_answer_makes_no_second_batch(anthropic_world, emulator, fault):
-    world = anthropic_world
+async def test_SU_02_SU_04_a_lost_answer_makes_no_second_batch(make_anthropic, emulator, fault):
+    world = make_anthropic(create_visibility_s=DOUBT_S)
     shard = world.shard(6)
     await lost_create(world, emulator, shard, **fault)
     with pytest.raises(ApplicationError) as soon:
@@ -155,8 +155,8 @@ async def test_a_strangers_batch_that_has_ended_is_no_candidate(anthropic_world,
 
 async def test_creates_of_one_account_take_turns(make_anthropic, emulator):
     """Two shards at once: the second is sent only when the first one's call has ended."""
-    world = make_anthropic()
-    emulator.faults(calls=[{"call": "batches.create", "action": "slow", "seconds": "1s", "times": 1}])
+    world = make_anthropic(provider={"inline_create_timeout_s": 100.0})
+    emulator.faults(calls=[{"call": "batches.create", "action": "slow", "seconds": "1h", "times": 1}])
     shards = [world.shard(4), world.shard(4)]
     first = asyncio.create_task(world.submit(shards[0]))
     await emulator.called("batches.create")
@@ -165,12 +165,13 @@ async def test_creates_of_one_account_take_turns(make_anthropic, emulator):
     assert benign(busy.value)
     assert "another create of the account" in str(busy.value)
     assert emulator.creates() == 1
+    emulator.advance_at_once("2h")
     done = [await first, (await submitted_in_the_end(world, shards[1]))[0]]
     assert [one.batch_id for one in done] == [ours(emulator, shard)[0] for shard in shards]
 
 
-async def test_a_doubt_holds_the_turn_and_ours_are_never_mixed_up(anthropic_world, emulator):
-    world = anthropic_world
+async def test_a_doubt_holds_the_turn_and_ours_are_never_mixed_up(make_anthropic, emulator):
+    world = make_anthropic(create_visibility_s=DOUBT_S)
     doubtful, clear = world.shard(5), world.shard(5)
     await lost_create(world, emulator, doubtful)
     with pytest.raises(ApplicationError) as busy:

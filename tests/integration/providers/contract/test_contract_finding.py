@@ -202,5 +202,5 @@ async def test_a_cancelled_upload_ends_in_seconds_and_leaves_nothing(world):
     await asyncio.sleep(0.3)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 20)
     assert world.left() == []
