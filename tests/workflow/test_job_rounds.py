@@ -92,6 +92,29 @@ async def test_a_misspelt_field_fails_the_start_and_nothing_is_read_or_sent(jobs
     assert not world.calls
 
 
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ({"deadline": 6}, "deadline 6: 6 is not a duration: write 90s, 30m, 6h"),
+        ({"deadline": "9999999d"}, "deadline 9999999d: too long: at most 3650d"),
+        ({"policy": {"effective_for": "9999999d"}}, "policy.effective_for 9999999d: too long"),
+    ],
+)
+async def test_a_duration_without_a_unit_or_end_fails_the_start_and_nothing_is_read_or_sent(jobs, world, written, told):
+    handle = await jobs.start({"key": "a", "provider": "openai"} | written)
+    with pytest.raises(WorkflowFailureError) as caught:
+        await handle.result()
+    assert isinstance(caught.value.cause, ApplicationError)
+    assert told in caught.value.cause.message
+    assert not world.calls
+
+
+async def test_a_job_of_an_older_client_with_more_years_than_there_are_ends(jobs, world):
+    too_long = {"deadline": "P9999999D", "policy": {"effective_for": "P9999999D"}}
+    handle = await jobs.start({"key": "old", "fingerprint": "ab"} | too_long)
+    assert (await handle.result()).state is JobState.completed
+
+
 async def test_a_field_of_a_newer_client_does_not_stop_an_older_worker(jobs, world):
     handle = await jobs.start({"key": "newer", "fingerprint": "ab", "newer": 1, "policy": {"newer": 2}})
     assert (await handle.result()).state is JobState.completed

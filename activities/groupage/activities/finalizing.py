@@ -11,7 +11,17 @@ from groupage.activities.late import REPORT, Unmerged, note_late_shards, unmerge
 from groupage.activities.refusals import seal_refused
 from groupage.activities.sweep import read_submitted
 from groupage.activities.threads import check
-from groupage.schemas import ErrorClass, JobManifest, Message, Outcome, ShardRef, ShardReport, Summary, final_job_state
+from groupage.schemas import (
+    LONGEST,
+    ErrorClass,
+    JobManifest,
+    Message,
+    Outcome,
+    ShardRef,
+    ShardReport,
+    Summary,
+    final_job_state,
+)
 from groupage.schemas.activity_calls import FinalizeJob
 from groupage.schemas.errors import StoreError
 from groupage.schemas.limits import FAILURE_MESSAGE_MAX
@@ -76,7 +86,8 @@ def finalize_job(store: Store, call: FinalizeJob, spool: Path, stop: threading.E
         manifest,
         shards,
         no_result=_no_result(call, ended_at),
-        effective_until=ended_at + timedelta(seconds=call.effective_for_s),
+        # Older jobs may ask for more years than there are.
+        effective_until=ended_at + min(LONGEST, timedelta(seconds=call.effective_for_s)),
         directory=spool,
         heartbeat=lambda _parts: check(stop),
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from groupage.schemas import DEFAULT_ENDPOINT, JobPolicy, endpoints_of, parse_duration
+from groupage.schemas import DEFAULT_ENDPOINT, LONGEST, TOO_LONG, JobPolicy, endpoints_of, parse_duration
 from groupage.schemas.errors import UsageError
 from groupage.schemas.ids import check_key, check_tenant
 from pydantic import ValidationError
@@ -87,6 +87,8 @@ def positive_duration(option: str, text: str, *, zero: bool = False) -> timedelt
         raise UsageError(f"{option}: {error}") from error
     if value <= timedelta(0) and not zero:
         raise UsageError(f"{option} {text}: must be more than nothing", hint="write 90s, 30m, 6h or 1d")
+    if value > LONGEST:
+        raise UsageError(f"{option} {text}: {TOO_LONG}")
     return value
 
 

@@ -6,12 +6,13 @@ question by itself, across batches and sync calls; call and batch rules count it
 
 import hashlib
 import json
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
-from groupage.schemas import Duration, parse_duration
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from groupage.schemas import parse_duration, read_duration
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 CallName = Literal[
     "files.create",
@@ -30,6 +31,10 @@ CallName = Literal[
     "sync",
     "identity.token",
 ]
+
+
+_Seconds = Annotated[timedelta, BeforeValidator(read_duration)]
+"""Of a field that is called `seconds`: a bare number is plain there."""
 
 
 class BadPlan(ValueError):
@@ -142,7 +147,7 @@ class CallRule(_Rule):
     code: str | None = None
     message: str | None = None
     retry_after: float | None = Field(None, ge=0)
-    seconds: Duration = Field(default_factory=lambda: parse_duration("5s"))
+    seconds: _Seconds = Field(default_factory=lambda: parse_duration("5s"))
     at: float = Field(0.6, ge=0, le=1)
     line_end: bool = True
     content_type: str = "text/plain; charset=ISO-8859-1"
@@ -208,7 +213,7 @@ class BatchRule(_Rule):
     tag: str | None = None
     """Only batches with this text in a metadata value."""
     at: float = Field(0.5, ge=0, le=1)
-    seconds: Duration | None = None
+    seconds: _Seconds | None = None
     counts: Literal["null", "zero", "optimistic", "unknown"] = "null"
     during: str = "in_progress"
     word: str | None = None

@@ -1,6 +1,6 @@
 """The contract of Groupage: messages, names, states, limits. Imports nothing of ours."""
 
-from groupage.schemas._base import Duration, Message, parse_duration
+from groupage.schemas._base import LONGEST, TOO_LONG, Duration, Message, parse_duration, read_duration
 from groupage.schemas.batches import BadLines, BatchError, BatchStatus, RoundPlan, ShardPlan, ShardRef, ShardReport
 from groupage.schemas.jobs import CancelInput, DecideInput, JobPolicy, JobRef, JobSpec, JobStatus
 from groupage.schemas.limits import ProviderLimits
@@ -31,7 +31,9 @@ from groupage.schemas.states import (
 __all__ = [
     "DEFAULT_ENDPOINT",
     "ENDPOINTS",
+    "LONGEST",
     "NATIVE_ENDPOINTS",
+    "TOO_LONG",
     "BadLines",
     "BatchError",
     "BatchPhase",
@@ -68,4 +70,5 @@ __all__ = [
     "endpoints_of",
     "final_job_state",
     "parse_duration",
+    "read_duration",
 ]

@@ -1,4 +1,5 @@
-"""What people write is read strictly: a misspelt field is an error, not a default that nobody asked for.
+"""What people write is read strictly: a misspelt field is an error, not a default that nobody asked for; so is a
+duration without a unit, or one that ends after all calendars.
 
 Messages are read leniently, so that old code reads what newer code wrote. But whoever writes `max_cost` where
 `max_cost_usd` is meant would run without a budget. So strictness stands at the doors, and nowhere else:
@@ -10,11 +11,21 @@ JSON that Groupage itself wrote, in histories and in the store, is re-read by th
 """
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from difflib import get_close_matches
-from typing import Any, Self
+from typing import Any, Self, get_args
 
-from groupage.schemas._base import Message
-from pydantic import ModelWrapValidatorHandler, PrivateAttr, ValidationError, ValidationInfo, model_validator
+from groupage.schemas._base import Duration, Message
+from pydantic import (
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+
+_DURATION = TypeAdapter[timedelta](Duration)
 
 
 def _problems(kind: type[Message], data: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -41,6 +52,27 @@ def unknown_fields(kind: type[Message], data: object, prefix: str = "") -> list[
     return found
 
 
+def unfit_durations(kind: type[Message], data: object, prefix: str = "") -> list[str]:
+    """What JSON may say of durations, and a person must not: bare numbers, and more than the longest."""
+    if not isinstance(data, Mapping):
+        return []
+    found = []
+    for name, field in kind.model_fields.items():
+        value, inner = data.get(name), field.annotation
+        if isinstance(inner, type) and issubclass(inner, Written):
+            found += unfit_durations(inner, value, f"{prefix}{name}.")
+        elif value is not None and _holds_duration(inner):
+            try:
+                _DURATION.validate_python(value)
+            except ValidationError as error:
+                found.append(f"{prefix}{name} {value}: {error.errors()[0]['msg'].removeprefix('Value error, ')}")
+    return found
+
+
+def _holds_duration(annotation: object) -> bool:
+    return annotation is timedelta or any(_holds_duration(part) for part in get_args(annotation))
+
+
 class Written(Message):
     """A message that people write in Python: unknown keywords and keys are refused there, JSON is read leniently."""
 
@@ -55,7 +87,7 @@ class Written(Message):
 
 
 class NotesUnknown(Message):
-    """The argument of a workflow that people start with JSON: reads it leniently and notes what it does not know.
+    """The argument of a workflow that people start with JSON: reads it leniently and notes what it should not have read.
 
     Reading must not refuse it, because a history that older code has run is read again; the workflow refuses.
     """
@@ -64,7 +96,7 @@ class NotesUnknown(Message):
 
     @property
     def unknown(self) -> str:
-        """What is wrong with the fields, in words; empty if nothing is."""
+        """What is wrong with the fields and durations, in words; empty if nothing is."""
         return self._unknown
 
     @model_validator(mode="wrap")
@@ -78,6 +110,8 @@ class NotesUnknown(Message):
                 raise
             # A field that is missing is probably the one that is misspelt.
             raise ValueError(f"{unknown}; {error}") from error
-        if unknown:
-            made._unknown = unknown  # noqa: SLF001 - its own class made it
+        problems = [unknown] if unknown else []
+        problems += unfit_durations(cls, data)
+        if problems:
+            made._unknown = "; ".join(problems)  # noqa: SLF001 - its own class made it
         return made

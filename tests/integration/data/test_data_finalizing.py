@@ -315,6 +315,18 @@ async def test_TE_06_a_cancelled_finalize_stops_and_has_written_no_summary(world
     assert not world.store.exists(keys.summary(world.job.tenant, world.job.key))
 
 
+async def test_results_that_are_fresh_for_more_years_than_there_are_are_merged_all_the_same(world):
+    """Of a job that was accepted before that was refused: its answers are paid for."""
+    world.requests(1)
+    world.plan()
+    await world.collect([ok(world.wire(0))])
+    call = FinalizeJob(
+        job=world.job, fingerprint="f", rounds=1, accepted_at=NOW, deadline_at=NOW, effective_for_s=9999999 * 86400.0
+    )
+    summary = finalize_job(world.store, call, world.spool, threading.Event())
+    assert summary.outcomes == {Outcome.succeeded: 1}
+
+
 async def test_every_member_has_one_row_whatever_the_files_say(world):
     world.requests(20)
     world.plan()

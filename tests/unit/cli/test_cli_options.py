@@ -62,6 +62,10 @@ def test_options_become_a_policy() -> None:
     [
         ({"deadline": "soon"}, "--deadline"),
         ({"deadline": "0s"}, "--deadline"),
+        ({"deadline": "9999999d"}, "--deadline 9999999d: too long: at most 3650d"),
+        ({"deadline": "1" * 400 + "d"}, "too long: at most 3650d"),
+        ({"policy": ["effective_for=9999999d"]}, "--policy effective_for 9999999d: too long: at most 3650d"),
+        ({"poll": "9999999d"}, "--poll 9999999d: too long: at most 3650d"),
         ({"endpoint": "/v1/images"}, "--endpoint"),
         ({"key": "a/b"}, "key"),
         ({"tenant": "T"}, "tenant"),

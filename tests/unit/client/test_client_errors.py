@@ -28,6 +28,10 @@ def client(store: Store) -> Groupage:
     ("given", "said"),
     [
         ({"deadline": "soon"}, "deadline: 'soon' is not a duration"),
+        ({"deadline": 6}, "deadline: 6 is not a duration: write"),
+        ({"deadline": "9999999d"}, "deadline 9999999d: too long: at most 3650d"),
+        ({"policy": {"settle": 5}}, "policy.settle: 5 is not a duration"),
+        ({"policy": {"effective_for": timedelta(days=9999999)}}, "too long: at most 3650d"),
         ({"deadline": timedelta(0)}, "the deadline must lie in the future"),
         ({"key": "a/b"}, "key 'a/b'"),
         ({"tenant": "T"}, "tenant 'T'"),

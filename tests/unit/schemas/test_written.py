@@ -60,6 +60,27 @@ def test_the_argument_of_a_job_notes_what_a_person_has_misspelt():
 
 
 @pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ('"deadline": 6', "deadline 6: 6 is not a duration: write 90s, 30m, 6h"),
+        ('"policy": {"settle": 5}', "policy.settle 5: 5 is not a duration"),
+        ('"policy": {"turnaround": 5}', "policy.turnaround 5: 5 is not a duration"),
+        ('"deadline": "9999999d"', "deadline 9999999d: too long: at most 3650d"),
+        ('"policy": {"effective_for": "P9999999D"}', "policy.effective_for P9999999D: too long"),
+    ],
+)
+def test_the_argument_of_a_job_notes_a_bare_number_and_what_is_too_long(written, told):
+    assert told in JobArgument.model_validate_json(f'{{"key": "k", "input_url": "x", {written}}}').misspelt
+    by_us = JobArgument.model_validate_json(f'{{"key": "k", "fingerprint": "ab", {written}}}')
+    assert by_us.misspelt == "", "what an older client wrote goes on"
+
+
+def test_durations_as_people_and_groupage_write_them_are_no_problem():
+    given = '"deadline": "6h", "policy": {"poll": "PT30S", "turnaround": null, "settle": "0s"}'
+    assert JobArgument.model_validate_json(f'{{"key": "k", "input_url": "x", {given}}}').misspelt == ""
+
+
+@pytest.mark.parametrize(
     ("written", "by_us"),
     [
         ('"fingerprint": "ab"', True),

@@ -71,6 +71,24 @@ def test_a_misspelt_or_wrong_setting_is_named(
         load_settings(Settings)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("20", "20 is not a duration: write 90s"),
+        ('"20"', "'20' is not a duration"),
+        ('"9999999d"', "too long: at most"),
+    ],
+)
+def test_a_duration_in_the_settings_file_has_a_unit_and_an_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str, said: str
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(f"graceful_shutdown = {given}\n")
+    monkeypatch.setenv("GROUPAGE_CONFIG", str(file))
+    with pytest.raises(UsageError, match=said):
+        load_settings(Settings)
+
+
 OWN = '[providers.mine]\ndialect = "openai"\nmax_requests = 3\n'
 
 
