@@ -71,6 +71,7 @@ TROUBLE = [
         403,
     ),
     gemini("Your prepayment credits are depleted. Please go to AI Studio to manage your billing.", 8),
+    gemini("Your prepayment credits are depleted. Please go to AI Studio to manage your billing.", 13),
     gemini("Quota exceeded for metric: generate_content_free_tier_requests, limit: 0", 8),
     gemini("Your project has exceeded its monthly spending cap.", 8),
     gemini("API key not valid. Please pass a valid API key."),

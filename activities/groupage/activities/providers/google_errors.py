@@ -154,8 +154,8 @@ def _class_of(status: int | None, word: str, message: str, details: list[dict[st
     if any(detail.get("reason") in _ACCOUNT_REASONS for detail in details) or _ACCOUNT.search(own):
         return ErrorClass.account
     found = _CLASSES.get(word) or class_of_status(status, _PASSING)
-    used_up = found in {ErrorClass.rate_limit, ErrorClass.forbidden} or word == "FAILED_PRECONDITION"
-    if used_up and _SPENT.search(own):
+    of_argument = found is ErrorClass.invalid and word != "FAILED_PRECONDITION"
+    if not of_argument and _SPENT.search(own):
         return ErrorClass.account
     if found is ErrorClass.forbidden and _NO_FILE.search(text):
         return ErrorClass.missing
