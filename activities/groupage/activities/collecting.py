@@ -302,6 +302,7 @@ def _report(call: CollectBatch, plan: ShardPlan, read: _Read, doubles: list[Batc
         # Without the lines: the job is told how many requests are at fault, the store knows which.
         error=status.error.model_copy(update={"bad_lines": []}) if status.error else None,
         left_behind=[f"result files of {status.batch_id}, if it has any"] if lost else [],
+        account_said=harvest.account_said,
         latency_s=max(0.0, (ended_at - call.submitted_at).total_seconds()),
     )
 

@@ -53,8 +53,15 @@ class Harvest:
     quarantined_cost_nano: int = 0
     cut: bool = False
     """A file ends in the middle of a line."""
+    account_said: str = ""
+    """The first text of an error that may be the account's trouble."""
     alike: frozenset[int] = frozenset()
     """Requests whose lines came, but may be of others that the provider writes alike."""
+
+
+def said_of_account(answer: Answer) -> str:
+    """What an error tells of trouble with the account, "" for any other."""
+    return answer.message if answer.error_class in {ErrorClass.account, ErrorClass.forbidden} else ""
 
 
 class Quarantine:
@@ -155,6 +162,7 @@ class Reader:
                     answered += 1
                 elif answer.error_class not in _NOT_RUN:
                     failed += 1
+                    into.harvest.account_said = into.harvest.account_said or said_of_account(answer)
                 add(line_of(index, answer))
         harvest = into.harvest
         harvest.lines += lines
@@ -195,6 +203,7 @@ class Reader:
                     harvest.answered += 1
                 elif answer.error_class not in _NOT_RUN:
                     harvest.failed += 1
+                    harvest.account_said = harvest.account_said or said_of_account(answer)
                 into.writer.add(self._normaliser.line(index, answer))
         harvest.alike = frozenset(echoes.untold())
 

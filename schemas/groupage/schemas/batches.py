@@ -120,6 +120,8 @@ class ShardReport(Message):
     unanswered: dict[ErrorClass, int] = Field(default_factory=dict)
     top_errors: list[tuple[str, int]] = Field(default_factory=list)
     """"class/code" and how many lines had it, most frequent first, at most 5."""
+    account_said: str = ""
+    """The first text of a line's error that may be the account's trouble: a person is asked with it."""
     cost_usd: Decimal = Decimal(0)
     waste_usd: Decimal = Decimal(0)
     cost_estimated: bool = False

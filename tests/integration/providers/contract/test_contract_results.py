@@ -9,6 +9,15 @@ from groupage.schemas import BatchPhase, ErrorClass, Outcome
 from groupage.schemas.errors import ProviderError
 
 
+@rows("rule", lambda _: [({"kind": "credit"},), ({"kind": "http", "status": 403, "message": "Not for you."},)])
+async def test_QU_06_a_batch_whose_lines_speak_of_the_account_tells_what_they_say(world, emulator, rule):
+    emulator.faults(requests=[{"share": 1, **rule}])
+    _, report = await world.harvested(await world.planned())
+    assert sum(report.unanswered.get(found, 0) for found in (ErrorClass.account, ErrorClass.forbidden)) == 10
+    assert report.account_said
+    assert rule.get("message", "") in report.account_said
+
+
 def right(world, count, model=""):
     """Each result is the answer to its own request."""
     rows = world.results()
