@@ -15,6 +15,7 @@ from groupage.client.config import load_settings
 from groupage.client.connection import open_configured_store
 from groupage.client.job import read_summary, status_of
 from groupage.client.listing import ListedJob, list_ended, list_known
+from groupage.client.troubles import Trouble, shown, with_troubles
 from groupage.schemas import Decision, JobState, JobStatus, Summary
 from groupage.schemas.errors import GroupageError, JobFailed, UsageError
 from groupage.store.objects import Store
@@ -71,13 +72,17 @@ class _Command:
 def show_status(tenant: str, key: str, *, as_json: bool) -> int:
     command = _Command(tenant, key, as_json=as_json)
 
-    async def look(job: Job) -> tuple[JobStatus, str]:
-        return await job.status(), await job.task_queue()
+    async def look(job: Job) -> tuple[JobStatus, str, list[Trouble]]:
+        status, troubles = await job.status(), await job.troubles()
+        return with_troubles(status, troubles), await job.task_queue(), troubles
 
     async def work() -> int:
         _, summary = await command.summary()
-        status, queue = await command.with_job(look, worker=False) if summary is None else (status_of(summary), "")
+        status, queue, troubles = (
+            await command.with_job(look, worker=False) if summary is None else (status_of(summary), "", [])
+        )
         told = status.model_dump(mode="json", by_alias=True) | {"task_queue": queue or None}
+        told["troubles"] = [trouble.text for trouble in troubles]
         if status.state.ended:
             # Health is about what may still come.
             told["health"] = None
@@ -94,6 +99,7 @@ def show_status(tenant: str, key: str, *, as_json: bool) -> int:
             ("deadline", f"{status.deadline_at:%F %T %Z}" if status.deadline_at else ""),
             ("task queue", queue),
             ("why", status.reason),
+            *(("trouble", text) for text in shown(troubles)),
             ("next", status.next_step),
         ]
         command.console.table("", ("", ""), [row for row in rows if row[1]])

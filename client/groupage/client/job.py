@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from groupage.client.connection import UNREACHABLE, Connection, is_polled
+from groupage.client.troubles import Trouble, find_troubles
 from groupage.schemas import (
     CancelInput,
     DecideInput,
@@ -105,6 +106,17 @@ class Job:
         except (WorkflowQueryFailedError, RPCTimeoutOrCancelledError, RPCError):
             return await self._status_without_worker(described)
         return status
+
+    async def troubles(self) -> list[Trouble]:
+        """What of the running job is tried again and again, or paused: a few calls, none of which needs a worker.
+
+        Empty for a job that has ended. Raises UnknownJob where Temporal does not know the job.
+        """
+        described = await self._described()
+        if described.status is not WorkflowExecutionStatus.RUNNING:
+            return []
+        polled = await is_polled(self._connection.temporal, described.task_queue)
+        return await find_troubles(self._connection.temporal, described, ask=polled is not False)
 
     async def task_queue(self) -> str:
         """Where the job's workers listen. Raises UnknownJob where Temporal does not know the job."""
@@ -207,7 +219,10 @@ class Job:
             ) from error
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
-                raise GroupageError(f"{name} of {self.workflow_id}: {error.message}") from error
+                raise GroupageError(
+                    f"{name} of {self.workflow_id}: {error.message}",
+                    hint=f"what keeps failing says `groupage status {self.tenant}/{self.key}`",
+                ) from error
             # UnknownJob, where it never was.
             ended = await self.live_status()
             raise UsageError(f"job {self.tenant}/{self.key} has ended: {ended.state}") from error
@@ -292,8 +307,13 @@ class Job:
 
 
 def unanswered(queue: str, ours: str, *, polled: bool | None) -> tuple[str, str]:
-    """Reason and next step of a job on `queue` that no worker answers for, told by a command that goes with `ours`."""
+    """Reason and next step of a job on `queue` that got no answer, told by a command that goes with `ours`."""
     nobody = "nobody polls its task queue" if polled is False else "it is on task queue"
+    if polled:
+        reason = (
+            f"its workers have not answered within {QUERY_TIMEOUT.total_seconds():.0f} s: task queue {queue} is polled"
+        )
+        return reason, "ask again in a minute (one that was stopped counts so long); `groupage doctor` tells of workers"
     reason = f"no worker answers for it now: {nobody} {queue}"
     if queue == ours:
         return reason, "start one: `groupage watch`, `groupage worker` or `groupage dev`"
