@@ -53,6 +53,13 @@ async def quota_pause(jobs: Jobs, world: World) -> None:
     await jobs.run()
 
 
+async def failed_as_a_whole(jobs: Jobs, world: World) -> None:
+    world.requests = 10
+    error = BatchError(error_class=ErrorClass.unknown, code="bad", message="your organisation is not allowed")
+    world.script = lambda r, s: Script(phase=BatchPhase.failed, error=error, turnaround_s=60)
+    await jobs.run()
+
+
 async def decided(jobs: Jobs, world: World) -> None:
     world.requests = 30
     bad = Script(answers=2, rest=ErrorClass.invalid, turnaround_s=60)
@@ -78,6 +85,7 @@ SCENARIOS: dict[str, Callable[[Jobs, World], Awaitable[None]]] = {
     "missing_after_expired": missing_after_expired,
     "escalated": escalated,
     "quota_pause": quota_pause,
+    "failed_as_a_whole": failed_as_a_whole,
     "decided": decided,
     "cancelled": cancelled,
 }

@@ -20,6 +20,7 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.common import SearchAttributeKey
 
 from tests.workflow.scripted_batch import Script
+from tests.workflow.world import TOKEN
 
 MOSTLY_INVALID = Script(answers=2, rest=ErrorClass.invalid, turnaround_s=60)
 ACCOUNT = BatchError(error_class=ErrorClass.account, code="insufficient_quota", message="out of credit")
@@ -225,6 +226,66 @@ async def test_QU_06_where_no_batch_is_taken_a_person_is_asked_and_retry_sends_t
     summary = await handle.result()
     assert summary.state is JobState.completed
     assert [plan.limits_factor for plan in world.plans] == [1.0, 1.0, 1.0]
+    assert not world.paid_twice()
+
+
+async def test_each_reason_for_which_no_batch_is_taken_is_told_with_how_many_it_holds_for(jobs, world):
+    window = NOT_ALLOWED.model_copy(update={"message": f"create of {TOKEN}-r0-s1: no such window"})
+    again = NOT_ALLOWED.model_copy(update={"message": f"create of {TOKEN}-r0-s2: no such window"})
+    refusals = [NOT_ALLOWED, window, again]
+    world.requests = 30
+    world.script = lambda r, s: Script(refuse=[refusals[s]] if r == 0 else [])
+    handle = await jobs.start()
+    status = await asked(jobs, handle, step_s=0.2)
+    assert "no such window (2 batches, 20 requests); not while your account" in status.reason
+    await decide(handle, "retry")
+    assert (await handle.result()).state is JobState.completed
+
+
+BROKEN = BatchError(error_class=ErrorClass.unknown, code="bad", message="Your organisation is not allowed")
+
+
+def broken(r: int, s: int) -> Script:
+    return Script(phase=BatchPhase.failed, error=BROKEN, turnaround_s=10)
+
+
+async def test_where_every_batch_fails_as_a_whole_and_again_a_person_is_asked_in_the_providers_words(jobs, world):
+    world.requests = 30
+    world.script = lambda r, s: broken(r, s) if r < 2 else Script()
+    handle = await jobs.start()
+    status = await asked(jobs, handle)
+    assert "openai fails every batch of this job as a whole and names no request that is at fault" in status.reason
+    assert BROKEN.message in status.reason
+    assert "`groupage decide t/k retry`" in status.next_step
+    await decide(handle, "retry", "mended")
+    summary = await handle.result()
+    assert (summary.state, summary.outcomes) == (JobState.completed, {"succeeded": 30})
+    assert not world.paid_twice()
+
+
+async def test_many_batches_that_fail_as_a_whole_at_one_time_ask_at_once(jobs, world):
+    world.script = broken
+    handle = await jobs.start()
+    await asked(jobs, handle)
+    assert len(world.batches) == 10
+    await decide(handle, "accept")
+    assert (await handle.result()).state is JobState.failed
+
+
+async def test_a_batch_that_fails_as_a_whole_once_goes_again_and_nobody_is_asked(jobs, world):
+    world.requests = 10
+    world.script = lambda r, s: broken(r, s) if r == 0 else Script()
+    summary = await jobs.run()
+    assert (summary.state, summary.outcomes) == (JobState.completed, {"succeeded": 10})
+
+
+async def test_of_batches_that_fail_as_a_whole_for_one_request_the_others_are_answered(jobs, world):
+    world.requests = 10
+    world.script = lambda r, s: broken(r, s) if 3 in world.members[r, s] else Script()
+    summary = await jobs.run()
+    assert (summary.state, summary.outcomes) == (JobState.completed, {"succeeded": 10})
+    # By sync the one is answered too.
+    assert len(world.sync_runs) == 1
     assert not world.paid_twice()
 
 

@@ -5,11 +5,13 @@ from decimal import Decimal
 
 from groupage.schemas import (
     BatchError,
+    BatchPhase,
     ErrorClass,
     FailureAction,
     Health,
     JobPolicy,
     JobRef,
+    JobSpec,
     JobState,
     Outcome,
     Route,
@@ -26,16 +28,20 @@ from groupage.workflows.memory import (
     JobMemory,
     RoundMemory,
     absorb,
+    count_sync,
     left_behind_named,
     note_trouble,
 )
 from groupage.workflows.policy.questions import Question
+from groupage.workflows.policy.reasons import REASONS_MAX, Reason
 from groupage.workflows.shard_reports import unsettled
+from groupage.workflows.steps import ask_about_shards
 from groupage.workflows.view import health, next_step, reason
 from pydantic_core import to_json
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 JOB = JobRef(tenant="t", key="k", token="gabcdef-abcdefghijklm", provider="openai")
+SPEC = JobSpec(key="k", provider="openai")
 
 
 def memory(**changes) -> JobMemory:
@@ -114,6 +120,40 @@ def test_members_of_unsettled_shards_are_planned_as_not_sent():
     assert m.ending is None
 
 
+def a_sync_report(**more):
+    return ShardReport(
+        round=0, shard=0, route=Route.sync, phase=BatchPhase.failed, requests=405,
+        outcomes={Outcome.succeeded: 400, Outcome.failed: 5}, **more,
+    )  # fmt: skip
+
+
+def test_calls_that_were_stopped_at_a_row_of_403s_are_asked_about_whatever_was_answered_before():
+    m = memory(current=a_round(batch_shards=0, sync_shards=2, next_sync=2), rounds_planned=1)
+    error = BatchError(error_class=ErrorClass.forbidden, code="permission_denied", message="not for you")
+    count_sync(m, a_sync_report(unanswered={ErrorClass.forbidden: 5}, error=error))
+    ask_about_shards(m, SPEC)
+    assert m.question is Question.denied
+    assert m.question_text.endswith(
+        "refuses 5 requests for lack of a permission and answers none beside them: not for you"
+    )
+
+
+def test_403s_among_answers_are_asked_about_by_nobody():
+    m = memory(current=a_round(batch_shards=0, sync_shards=1, next_sync=1), rounds_planned=1)
+    count_sync(m, a_sync_report(unanswered={ErrorClass.forbidden: 5}, account_said="not for you"))
+    ask_about_shards(m, SPEC)
+    assert m.question is None
+
+
+def test_the_question_about_the_account_says_what_its_lines_say():
+    m = memory(current=a_round(batch_shards=0, sync_shards=1, next_sync=1), rounds_planned=1)
+    told = {"top_errors": [("account/invalid_request_error", 5)], "account_said": "Your credit balance is too low"}
+    count_sync(m, a_sync_report(unanswered={ErrorClass.account: 5}, **told))
+    ask_about_shards(m, SPEC)
+    assert m.question is Question.account
+    assert m.question_text.endswith(": Your credit balance is too low")
+
+
 def test_what_is_carried_stays_within_a_payload_with_every_list_at_its_bound():
     current = a_round(
         batch_shards=999_999,
@@ -121,9 +161,13 @@ def test_what_is_carried_stays_within_a_payload_with_every_list_at_its_bound():
         running=list(range(998_800, 999_000)),
         restarts=dict.fromkeys(range(998_800, 999_000), 3),
         first_error="x" * 500,
+        account_said="y" * 500,
+        denial="z" * 500,
         unanswered=dict.fromkeys(ErrorClass, 10**9),
         outcomes=dict.fromkeys(Outcome, 10**9),
         refused=dict.fromkeys(ErrorClass, 10**6),
+        refusal="w" * 500,
+        reasons=[Reason(text="x" * 300, shards=10**6, requests=10**9) for _ in range(REASONS_MAX + 1)],
     )
     m = memory(
         current=current,

@@ -73,6 +73,8 @@ def _count_round(memory: JobMemory, current: RoundMemory, *, no_try: bool) -> No
         memory.rounds_sent += 1
     elif current.unsent:
         memory.rounds_free += 1
+    if current.unexplained and current.unexplained == current.batch_shards:
+        memory.rounds_unexplained += 1
     if current.sync_shards and not current.batch_shards and not no_try:
         memory.sync_rounds += 1
 
@@ -135,7 +137,7 @@ def _actions(
     if ErrorClass.not_sent in actions:
         # The store may know members of a refused shard by the class of the refusal: none of them was sent.
         actions |= dict.fromkeys(current.refused, actions[ErrorClass.not_sent])
-        if is_barren(current.cut, current.batch_shards):
+        if is_barren(current.cut + (current.unexplained if memory.cutting else 0), current.batch_shards):
             actions[ErrorClass.not_sent] = FailureAction.give_up
     return actions
 
@@ -148,8 +150,8 @@ def _take(
 ) -> None:
     goes_on = {c for c, a in actions.items() if a in {FailureAction.resubmit, FailureAction.sync}}
     if not any(unanswered.get(c) for c in goes_on) or memory.rounds_planned >= ROUNDS_MAX:
-        whole = current.refused or current.cut
-        memory.ending = f"the provider refused whole batches: {current.refusal}" if whole and current.refusal else ""
+        whole = current.refused or current.cut or current.unexplained
+        memory.ending = f"the provider refused whole batches: {current.why_refused}" if whole else ""
     elif all(actions[c] is FailureAction.sync for c in goes_on):
         memory.escalated = True
     memory.actions = {c: a for c, a in actions.items() if a is not FailureAction.ask}
@@ -163,7 +165,7 @@ def _route_of_rest(memory: JobMemory, current: RoundMemory, policy: JobPolicy, n
     """
     if memory.escalated:
         return Route.sync if now < sync_until(memory, policy) else None
-    halved = current.refused.get(ErrorClass.too_large, 0) + current.cut
+    halved = current.refused.get(ErrorClass.too_large, 0) + current.cut + current.unexplained
     if halved or current.cleared:
         if memory.halvings >= LIMITS_HALVINGS:
             return Route.sync

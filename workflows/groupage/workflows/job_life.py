@@ -27,8 +27,10 @@ from groupage.workflows.memory import JobArgument, JobMemory, RoundMemory, close
 from groupage.workflows.policy.pace import poll_s
 from groupage.workflows.rounds import RoundRunner
 from groupage.workflows.steps import (
+    all_fail,
     ask_about_cost,
     ask_about_shards,
+    ask_why_all_fail,
     ask_why_none_is_taken,
     history_is_full,
     look,
@@ -43,6 +45,7 @@ from groupage.workflows.view import (
     changed_attributes,
     details,
     job_status,
+    new_question,
     model_of,
     reason,
     shard_attributes,
@@ -230,6 +233,8 @@ class JobLife:
         ask_about_shards(self._m, self._spec)
         if none_is_taken(self._m) and workflow.patched("ask-why-none-is-taken"):
             ask_why_none_is_taken(self._m, self._spec)
+        if all_fail(self._m) and workflow.patched("ask-why-batches-fail"):
+            ask_why_all_fail(self._m, self._spec)
 
     def _asks(self) -> bool:
         self._ask()
@@ -357,4 +362,7 @@ class JobLife:
         updates = changed_attributes(self._spec, m)
         if updates:
             workflow.upsert_search_attributes(updates)
+        question = new_question(m, self._id)
+        if question and workflow.patched("question-in-memo"):
+            workflow.upsert_memo(question)
         workflow.set_current_details(details(self.status(), m))

@@ -17,6 +17,7 @@ from groupage.schemas.written import NotesUnknown
 from groupage.workflows.policy.denials import standing_after
 from groupage.workflows.policy.estimate import remember
 from groupage.workflows.policy.questions import Question, permanent_failures
+from groupage.workflows.policy.reasons import Reason, count_reason, tell_reasons
 from groupage.workflows.shard_reports import NOT_RUN
 from pydantic import BaseModel, Field
 
@@ -44,8 +45,12 @@ class RoundMemory(BaseModel):
     """Shards that were refused as a whole, by class."""
     refusal: str = ""
     """Why the first of them was, in the provider's words."""
+    reasons: list[Reason] = Field(default_factory=list)
+    """Why they were refused, and those below."""
     cut: int = 0
     """Shards that were refused as invalid for a line that nobody named: they go again in halves."""
+    unexplained: int = 0
+    """Shards that the provider took and failed as a whole, and nobody knows why: they go again in halves."""
     cleared: int = 0
     """Shards that were refused for lines that were named: they go again without those."""
     unsettled: int = 0
@@ -56,6 +61,8 @@ class RoundMemory(BaseModel):
     outcomes: dict[Outcome, int] = Field(default_factory=dict)
     unanswered: dict[ErrorClass, int] = Field(default_factory=dict)
     first_error: str = ""
+    account_said: str = ""
+    """What the first error told that may be the account's trouble."""
     account_cleared: int = 0
     """Account failures that a person has decided on."""
     troubled: list[int] = Field(default_factory=list)
@@ -92,6 +99,11 @@ class RoundMemory(BaseModel):
     def unstarted(self) -> int:
         return self.shards - self.next_batch - self.next_sync
 
+    @property
+    def why_refused(self) -> str:
+        """Each reason with what it holds for; a round begun by an older version knows the first one alone."""
+        return tell_reasons(self.reasons) or self.refusal
+
 
 class JobMemory(BaseModel):
     accepted_at: datetime
@@ -109,6 +121,8 @@ class JobMemory(BaseModel):
     rounds_planned: int = 0
     rounds_sent: int = 0
     sync_rounds: int = 0
+    rounds_unexplained: int = 0
+    """Rounds of which the provider failed every batch as a whole, and nobody knows why."""
     rounds_free: int = 0
     """Rounds that do not count against max_rounds: nothing was sent, or a person asked for it."""
     limits_factor: float = 1.0
@@ -239,6 +253,8 @@ def _count(memory: JobMemory, current: RoundMemory, report: ShardReport) -> None
     memory.waste_usd += report.waste_usd
     _count_refusal(current, report)
     _count_forbidden(current, report)
+    if not current.account_said and report.unanswered.get(ErrorClass.account):
+        current.account_said = report.account_said[:TEXT_MAX]
     if not current.first_error and report.unanswered:
         top = f"{report.top_errors[0][0]}" if report.top_errors else ""
         current.first_error = (report.error.message if report.error is not None else top)[:TEXT_MAX]
@@ -264,10 +280,13 @@ def _count_refusal(current: RoundMemory, report: ShardReport) -> None:
         else:
             current.cut += 1
             current.at_create += not report.batch_id
+    elif error.error_class is ErrorClass.unknown and report.unanswered.get(ErrorClass.not_sent):
+        current.unexplained += 1
     else:
         current.sent += 1
         return
     current.refusal = current.refusal or error.message[:TEXT_MAX]
+    current.reasons = count_reason(current.reasons, error.message, report.requests)
 
 
 def _is_heard(current: RoundMemory, report: ShardReport) -> bool:
@@ -289,8 +308,7 @@ def _count_forbidden(current: RoundMemory, report: ShardReport) -> None:
     else:
         current.denials = standing_after(current.denials, forbidden, report.answered)
     if (stopped or current.denials) and not current.denial:
-        said = [error for error, _ in report.top_errors if error.startswith(ErrorClass.forbidden)]
-        current.denial = (report.error.message if report.error is not None else "".join(said[:1]))[:TEXT_MAX]
+        current.denial = (report.error.message if report.error is not None else report.account_said)[:TEXT_MAX]
 
 
 def _leave_behind(memory: JobMemory, names: list[str]) -> None:

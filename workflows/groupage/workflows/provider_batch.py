@@ -37,6 +37,7 @@ with workflow.unsafe.imports_passed_through():
     from groupage.workflows.shard_calls import cancel_batch, clean_up_batch, tell_job
     from groupage.workflows.shard_reports import (
         gone,
+        is_unexplained,
         needed_harvest,
         needs_harvest,
         not_run,
@@ -341,6 +342,8 @@ class ProviderBatch:
             return await self._finish(report)
 
     def _needs_harvest(self, status: BatchStatus) -> bool:
+        if is_unexplained(status, self._requests) and workflow.patched("ask-why-batches-fail"):
+            return False
         now, before = needs_harvest(status, self._requests), needed_harvest(status)
         return now if now == before or workflow.patched("blame-lines-not-batches") else before
 

@@ -99,6 +99,16 @@ def needs_harvest(status: BatchStatus, requests: int) -> bool:
     return error.error_class not in NOT_RUN
 
 
+def is_unexplained(status: BatchStatus, requests: int) -> bool:
+    """Whether the provider took the batch and failed it as a whole for a reason that nobody knows: about one of its
+    requests, or about none. No line is there to read.
+    """
+    error = status.error
+    if not status.batch_id or status.phase is not BatchPhase.failed or _has_lines(status) or error is None:
+        return False
+    return error.error_class is ErrorClass.unknown and not error.bad_lines and not error.of_all_lines and requests > 1
+
+
 def needed_harvest(status: BatchStatus) -> bool:
     """What histories were recorded by that know nothing of the above."""
     if status.phase is not BatchPhase.failed or _has_lines(status) or status.error is None:

@@ -21,11 +21,12 @@ from groupage.workflows.policy.escalation import (
     sync_until_s,
 )
 from groupage.workflows.policy.estimate import typical_s
-from groupage.workflows.policy.failures import PERMANENT, takes_none
+from groupage.workflows.policy.failures import PERMANENT, fails_all, takes_none
 from groupage.workflows.policy.health import job_health
 from groupage.workflows.policy.questions import (
     Question,
     account_question,
+    all_failed_question,
     cost_question,
     denied_question,
     mostly_failed_question,
@@ -102,7 +103,7 @@ def ask_about_shards(memory: JobMemory, spec: JobSpec) -> None:
         return
     if current.account_failures > current.account_cleared:
         memory.question = Question.account
-        memory.question_text = account_question(spec.provider, current.first_error)
+        memory.question_text = account_question(spec.provider, current.account_said or current.first_error)
         return
     _judge_denials(current)
     if current.denied > current.denied_cleared and not memory.forbidden_alone:
@@ -128,17 +129,46 @@ def _judge_denials(current: RoundMemory) -> None:
 def none_is_taken(memory: JobMemory) -> bool:
     """Whether the provider has refused every batch of the job before it was one: a person is to say why."""
     current = memory.current
-    if current is None or memory.question is not None or memory.ending is not None:
+    return (
+        current is not None
+        and _none_got_through(memory)
+        and takes_none(current.at_create, current.done, len(current.running))
+    )
+
+
+def all_fail(memory: JobMemory) -> bool:
+    """Whether the provider has made batches of the job and failed every one as a whole: a person is to say why."""
+    current = memory.current
+    return (
+        current is not None
+        and _none_got_through(memory)
+        and fails_all(
+            current.at_create,
+            current.unexplained,
+            current.done,
+            len(current.running),
+            again=memory.rounds_unexplained > 0,
+        )
+    )
+
+
+def _none_got_through(memory: JobMemory) -> bool:
+    """And nothing else is asked, nor has anybody said that it is about some requests."""
+    if memory.question is not None or memory.ending is not None:
         return False
-    if memory.cutting or memory.rounds_sent or memory.answered:
-        return False
-    return takes_none(current.at_create, current.done, len(current.running))
+    return not (memory.cutting or memory.rounds_sent or memory.answered)
 
 
 def ask_why_none_is_taken(memory: JobMemory, spec: JobSpec) -> None:
     assert memory.current is not None
     memory.question = Question.none_taken
-    memory.question_text = none_taken_question(spec.provider, memory.current.refusal)
+    memory.question_text = none_taken_question(spec.provider, memory.current.why_refused)
+
+
+def ask_why_all_fail(memory: JobMemory, spec: JobSpec) -> None:
+    assert memory.current is not None
+    memory.question = Question.none_taken
+    memory.question_text = all_failed_question(spec.provider, memory.current.why_refused)
 
 
 def window(memory: JobMemory, policy: JobPolicy) -> int:
@@ -189,7 +219,7 @@ def _take_up_refused(memory: JobMemory, decision: Decision) -> None:
         memory.cutting = True
     elif memory.current is not None:
         memory.current.cut -= memory.current.at_create
-        memory.current.at_create = 0
+        memory.current.at_create = memory.current.unexplained = 0
         memory.rounds_free += 1
 
 

@@ -43,6 +43,16 @@ def takes_none(at_create: int, done: int, running: int) -> bool:
     return at_create == done and (at_create >= BARREN_MAX or (at_create > 0 and not running))
 
 
+def fails_all(at_create: int, unexplained: int, done: int, running: int, *, again: bool) -> bool:
+    """Whether a person is to be asked why a provider fails batches as a whole and gives no reason that anybody knows.
+
+    `unexplained` of the `done` shards of a round were so failed. Once may be an accident at the provider, so they go
+    `again` before; many of them at one time are none.
+    """
+    barren = at_create + unexplained
+    return unexplained > 0 and takes_none(barren, done, running) and (again or barren >= BARREN_MAX)
+
+
 def is_barren(cut: int, shards: int) -> bool:
     """Whether cutting shards again would be vain: one bad line in a file lets half of it through.
 

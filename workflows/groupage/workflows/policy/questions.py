@@ -111,6 +111,11 @@ def none_taken_question(provider: str, message: str) -> str:
     return f"{provider} takes no batch of this job and names no request that is at fault: {message}"
 
 
+def all_failed_question(provider: str, message: str) -> str:
+    """Batches were made, and all of them failed as a whole, more than once: as above."""
+    return f"{provider} fails every batch of this job as a whole and names no request that is at fault: {message}"
+
+
 def how_to_decide(question: Question, workflow_id: str) -> str:
     """What a person has to do, in one paragraph of Markdown."""
     answers = "; ".join(f"`{decision}`: {meaning}" for decision, meaning in MEANING[question].items())
