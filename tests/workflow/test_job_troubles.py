@@ -7,6 +7,7 @@ import asyncio
 import sysconfig
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +174,21 @@ async def test_workflow_code_that_fails_is_told_and_nobody_says_that_no_worker_i
     assert status.health is Health.stuck
     assert status.reason.startswith("its workflow code fails")
     assert "groupage watch" not in status.next_step
+
+
+async def test_a_question_is_seen_where_no_worker_runs(env, world):
+    world.estimate = Decimal(20)
+    async with serving(env, world) as jobs:
+        handle = await jobs.start(policy=JobPolicy(max_cost_usd=Decimal(5)))
+        job = job_of(env.client)
+        while (await job.status()).state is not JobState.needs_decision:  # noqa: ASYNC110 - the server's clock is real
+            await asyncio.sleep(0.1)
+        asked = await job.status()
+    status = await job.status()
+    assert (status.state, status.health) == (JobState.needs_decision, Health.needs_decision)
+    assert status.reason.startswith(asked.reason)
+    assert "20.00 USD is above the policy's 5 USD" in status.reason
+    assert "worker" in status.reason, "why the rest is not known"
+    assert status.next_step == asked.next_step
+    assert "groupage decide t/k go_on" in status.next_step
+    await handle.terminate()

@@ -26,7 +26,7 @@ from groupage.schemas import (
 )
 from groupage.schemas.errors import GroupageError, JobFailed, UnknownJob, UsageError
 from groupage.schemas.ids import job_workflow_id
-from groupage.schemas.signals import QUERY_STATUS, UPDATE_CANCEL, UPDATE_DECIDE
+from groupage.schemas.signals import MEMO_ANSWERS, MEMO_QUESTION, QUERY_STATUS, UPDATE_CANCEL, UPDATE_DECIDE
 from groupage.store import keys
 from groupage.store.late import read_late, with_late
 from groupage.store.objects import Store
@@ -270,6 +270,11 @@ class Job:
         attributes = described.typed_search_attributes
         health = Health.unclaimed if polled is False else Health(attributes.get(_HEALTH) or Health.on_track)
         state = JobState(attributes.get(_STATE) or JobState.accepted)
+        if state is JobState.needs_decision:
+            question = await described.memo_value(MEMO_QUESTION, "it asks; what, is told once a worker runs")
+            reason = f"{question} ({reason})"
+            next_step = await described.memo_value(MEMO_ANSWERS, next_step)
+            health = Health.needs_decision
         return await self._status_seen(described, state, reason, next_step, health)
 
     async def _status_after_end(self, described: WorkflowExecutionDescription) -> JobStatus:

@@ -21,6 +21,10 @@ UPDATE_DECIDE = "decide"
 UPDATE_CANCEL = "cancel"
 QUERY_STATUS = "status"
 
+MEMO_QUESTION = "GroupageQuestion"
+MEMO_ANSWERS = "GroupageAnswers"
+"""Memo of a job that has asked: its last question and how to answer it, so that both are seen where no worker runs."""
+
 SEARCH_ATTRIBUTES: dict[str, str] = {
     "GroupageState": "Keyword",
     "GroupageHealth": "Keyword",

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from groupage.schemas import Health, JobSpec, JobState, JobStatus, Summary, final_job_state
+from groupage.schemas.signals import MEMO_ANSWERS, MEMO_QUESTION
 from groupage.workflows.memory import JobMemory
 from groupage.workflows.policy.questions import how_to_decide
 from groupage.workflows.policy.troubles import trouble_health, trouble_reason, what_to_do
@@ -34,6 +35,14 @@ def changed_attributes(spec: JobSpec, memory: JobMemory) -> list[SearchAttribute
         updates.append(HEALTH.value_set(now["GroupageHealth"]))
     memory.published = now
     return updates
+
+
+def new_question(memory: JobMemory, workflow_id: str) -> dict[str, str] | None:
+    """The memo of a question that has not been told in it; remembers it as told."""
+    if memory.question is None or memory.published.get(MEMO_QUESTION) == memory.question_text:
+        return None
+    memory.published = {**memory.published, MEMO_QUESTION: memory.question_text}
+    return {MEMO_QUESTION: memory.question_text, MEMO_ANSWERS: how_to_decide(memory.question, workflow_id)}
 
 
 def model_of(spec: JobSpec, memory: JobMemory) -> str:
@@ -160,7 +169,7 @@ def details(status: JobStatus, memory: JobMemory) -> str:
         "",
         f"- round {status.round}: shards {status.shards_done} of {status.shards} done, {status.shards_running} running",
         f"- outcomes: {shown}",
-        f"- cost so far: {status.cost_usd:.4f} USD, waste {status.waste_usd:.4f} USD",
+        f"- cost so far: {status.cost_usd:.4f} USD, waste {status.waste_usd:.4f} USD{without_price(status)}",
         f"- deadline: {memory.deadline_at:%F %H:%M:%S} UTC",
     ]
     if status.rejected:
