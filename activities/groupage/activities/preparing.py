@@ -182,10 +182,21 @@ def _prepared(store: Store, provider: BatchProvider, manifest: JobManifest, spec
         cost_estimated=any(estimated for _, estimated, _ in costs.values()),
         unpriced_requests=sum(group.requests for group in unpriced),
         unpriced_models=list(dict.fromkeys(group.model[:_MODEL_MAX] for group in unpriced))[:_UNPRICED_SHOWN],
+        unpriced=_by_model(unpriced),
         model=groups[0].model if len({group.model for group in groups}) == 1 else "",
         rounds=count_rounds(store, manifest.tenant, manifest.key),
         min_requests=max((provider.limits(group.endpoint, group.model).min_requests for group in groups), default=1),
     )
+
+
+def _by_model(groups: list[RequestGroup]) -> dict[str, int]:
+    """Requests of the first _UNPRICED_SHOWN models."""
+    counts: dict[str, int] = {}
+    for group in groups:
+        model = group.model[:_MODEL_MAX]
+        if model in counts or len(counts) < _UNPRICED_SHOWN:
+            counts[model] = counts.get(model, 0) + group.requests
+    return counts
 
 
 def _estimate(

@@ -1,11 +1,14 @@
 """What goes where: data to stdout, words to stderr, JSON instead of tables with --json."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from groupage.cli.entry import tell
 from groupage.schemas import Message
+
+_SMALLEST = Decimal("0.0001")
 
 
 class Console:
@@ -60,4 +63,15 @@ def money(value: Any) -> str:
     """Dollars with as many digits as matter."""
     if value is None:
         return "unknown"
+    if 0 < value < _SMALLEST:
+        return f"under ${_SMALLEST}"
     return f"${value:,.2f}" if value >= 1 else f"${value:.4f}"
+
+
+def cost(value: Any, unpriced: Mapping[str, int], requests: int) -> str:
+    """`$0.12`, or what is not known of it. `unpriced` of the `requests`, by model, are not in `value`."""
+    without = sum(unpriced.values())
+    if not without:
+        return money(value)
+    why = f"no price for {', '.join(unpriced)}: {without:,} of {requests:,} requests"
+    return f"{money(value)} and what is not known ({why})" if value else f"not known ({why})"

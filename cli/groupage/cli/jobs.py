@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from groupage.cli.console import Console, money
+from groupage.cli.console import Console, cost, money
 from groupage.cli.files import check_output
 from groupage.cli.options import STDIN, positive_duration, split_key
 from groupage.cli.process import run_until_signal
@@ -95,7 +95,7 @@ def show_status(tenant: str, key: str, *, as_json: bool) -> int:
             ("health", told["health"] or ""),
             ("progress", status_line(status)),
             ("outcomes", ", ".join(f"{n:,} {outcome}" for outcome, n in status.outcomes.items() if n)),
-            ("cost", f"{money(status.cost_usd)}, waste {money(status.waste_usd)}"),
+            ("cost", f"{cost(status.cost_usd, status.unpriced, status.requests)}, waste {money(status.waste_usd)}"),
             ("deadline", f"{status.deadline_at:%F %T %Z}" if status.deadline_at else ""),
             ("task queue", queue),
             ("why", status.reason),

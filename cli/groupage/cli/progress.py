@@ -5,7 +5,7 @@ import time
 from types import TracebackType
 from typing import Protocol, Self
 
-from groupage.cli.console import Console, money
+from groupage.cli.console import Console, cost, money
 from groupage.client import Job
 from groupage.schemas import Health, JobState, JobStatus, Summary
 from groupage.schemas.errors import GroupageError
@@ -93,7 +93,7 @@ class _Bar:
             description=f"{status.state} round {status.round}" if status.shards else str(status.state),
             total=status.requests or None,
             completed=status.answered,
-            rest=f"{shards} {money(status.cost_usd)}".strip(),
+            rest=f"{shards} {cost_so_far(status)}".strip(),
         )
 
     def say(self, text: str) -> None:
@@ -102,22 +102,38 @@ class _Bar:
 
 def status_line(status: JobStatus) -> str:
     """`running: 1,250 of 2,000 answered, round 0, 3 of 8 shards done, $0.12`"""
-    parts = [f"{status.state}: {status.answered:,} of {status.requests:,} answered"]
+    answered = f": {status.answered:,} of {status.requests:,} answered" if status.requests else ""
+    parts = [f"{status.state}{answered}"]
     if status.shards:
         parts.append(f"round {status.round}, {status.shards_done} of {status.shards} shards done")
     if status.rejected:
         parts.append(f"{status.rejected:,} lines rejected")
-    parts.append(money(status.cost_usd))
+    if status.requests:
+        parts.append(cost_so_far(status))
     if status.waste_usd:
         parts.append(f"waste {money(status.waste_usd)}")
     return ", ".join(parts)
+
+
+def cost_so_far(status: JobStatus) -> str:
+    """Of requests without a price as many as there are in the job: which of them are answered is not told."""
+    told = cost(status.cost_usd, status.unpriced, status.requests)
+    return f"cost {told}" if status.unpriced else told
+
+
+def estimate_line(status: JobStatus) -> str:
+    """What the job may cost, once its requests have been read; empty before."""
+    if not status.requests or status.state in {JobState.accepted, JobState.preparing}:
+        return ""
+    estimate = cost(status.estimated_cost_usd, status.unpriced, status.requests)
+    return f"estimate by batch: {estimate}, if every request uses its whole output limit"
 
 
 async def follow(job: Job, console: Console) -> Summary:
     """Show progress until the job has ended; returns its summary. Raises what `Job.wait` raises."""
     waiting = asyncio.ensure_future(job.wait())
     display: _Display = _Bar() if console.is_terminal and not console.as_json else _Lines(console)
-    told = ""
+    told = estimate = ""
     try:
         with display:
             while not waiting.done():
@@ -127,6 +143,10 @@ async def follow(job: Job, console: Console) -> Summary:
                     # Waiting sits an outage out and decides what is fatal; here it is only said, once.
                     news = f"{error}; waiting"
                 else:
+                    if not estimate:
+                        estimate = estimate_line(status)
+                        if estimate:
+                            display.say(estimate)
                     display.show(status)
                     news = what_it_waits_for(job, status)
                 if news and news != told:
@@ -164,13 +184,15 @@ def summary_lines(summary: Summary) -> list[str]:
     """What a person wants to know at the end."""
     outcomes = ", ".join(f"{n:,} {outcome}" for outcome, n in summary.outcomes.items() if n)
     guess = " (estimated)" if summary.cost_estimated else ""
-    cost = f"cost {money(summary.cost_usd)}{guess}, by sync it would have been {money(summary.sync_cost_usd)}"
+    paid = f"cost {cost(summary.cost_usd, summary.unpriced, summary.requests)}"
+    if summary.cost_usd or not summary.unpriced:
+        paid += f"{guess}, by sync it would have been {money(summary.sync_cost_usd)}"
     if summary.waste_usd:
-        cost += f", paid without an answer {money(summary.waste_usd)}"
-    lines = [f"{summary.state}: {summary.requests:,} requests: {outcomes or 'nothing to do'}", cost]
+        paid += f", paid without an answer {money(summary.waste_usd)}"
+    lines = [f"{summary.state}: {summary.requests:,} requests: {outcomes or 'nothing to do'}", paid]
     if summary.reason:
         lines.append(f"why: {summary.reason}")
-    lines += [f"{n:,} × {error}" for error, n in summary.top_errors]
+    lines += [f"{n:,} × {error}" for error, n in summary.error_messages or summary.top_errors]
     if summary.maybe_paid_twice:
         lines.append(f"{summary.maybe_paid_twice:,} requests may have been paid for twice: {_doubtful(summary)}")
     if summary.quarantined:

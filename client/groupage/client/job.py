@@ -356,6 +356,7 @@ def status_of(summary: Summary) -> JobStatus:
         round=max(0, summary.rounds - 1),
         cost_usd=summary.cost_usd,
         waste_usd=summary.waste_usd,
+        unpriced=summary.unpriced,
         accepted_at=summary.accepted_at,
         deadline_at=summary.deadline_at,
         cancel_requested=summary.state is JobState.cancelled,

@@ -90,7 +90,8 @@ def list_ended(store: Store, tenant: str | None) -> list[ListedJob]:
                         state=summary.state,
                         requests=summary.requests,
                         answered=sum(n for outcome, n in summary.outcomes.items() if outcome.answered),
-                        cost_usd=summary.cost_usd,
+                        # Where no answer has a known price, the sum of none is no cost.
+                        cost_usd=summary.cost_usd if summary.cost_usd or not summary.unpriced else None,
                         waste_usd=summary.waste_usd,
                         started_at=summary.accepted_at,
                         ended_at=summary.finished_at,

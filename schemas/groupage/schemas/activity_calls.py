@@ -61,6 +61,8 @@ class PreparedJob(Message):
     """Requests of models without a known price; the estimates leave them out."""
     unpriced_models: list[str] = Field(default_factory=list)
     """The first of them."""
+    unpriced: dict[str, int] = Field(default_factory=dict)
+    """As many of these requests as the first of the models have, by model."""
     min_requests: int = 1
     rounds: int = 0
     """Rounds that an earlier run of the job has planned: it was terminated, and handed in again."""

@@ -125,6 +125,8 @@ class JobStatus(Message):
     estimated_cost_usd: Decimal | None = None
     cost_usd: Decimal = Decimal(0)
     waste_usd: Decimal = Decimal(0)
+    unpriced: dict[str, int] = Field(default_factory=dict)
+    """Requests by model of which no price is known: the sums above are without them."""
     accepted_at: datetime | None = None
     deadline_at: datetime | None = None
     escalate_at: datetime | None = None

@@ -79,6 +79,9 @@ class Summary(Message):
     outcomes: dict[Outcome, int]
     error_classes: dict[ErrorClass, int] = Field(default_factory=dict)
     top_errors: list[tuple[str, int]] = Field(default_factory=list)
+    """"class/code" and how many requests have it, most frequent first, at most 5."""
+    error_messages: list[tuple[str, int]] = Field(default_factory=list)
+    """The same with the words, "class/code: message", of the first 100,000 requests without an answer."""
     routes: dict[Route, int] = Field(default_factory=dict)
     rounds: int = 0
     usage: Usage = Field(default_factory=Usage)
@@ -90,6 +93,8 @@ class Summary(Message):
     """What the delivered answers would have cost through the sync API."""
     cost_estimated: bool = False
     """True where a price was missing and a guess stands in for it."""
+    unpriced: dict[str, int] = Field(default_factory=dict)
+    """Answers by model of which no price is known: the sums above are without them."""
     maybe_paid_twice: int = 0
     """Requests that may be billed beyond what was delivered: of sync calls in flight when a worker died, and of batches
     that had not ended when the job did."""

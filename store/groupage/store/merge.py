@@ -25,6 +25,7 @@ from groupage.schemas.errors import StoreError
 from groupage.store import keys
 from groupage.store.assembly import Layout, assemble, layout_of
 from groupage.store.cursors import ShardCursor
+from groupage.store.error_words import ErrorWords
 from groupage.store.ledger import LedgerWriter
 from groupage.store.objects import Store
 from groupage.store.part_writer import PartWriter
@@ -55,11 +56,13 @@ class NoResult:
 @dataclass(frozen=True, slots=True)
 class Merged:
     """What a merge did. `without_results` names shards ("round-shard") that have no complete results;
-    `paid_twice` counts answers beyond the first of a request (their cost is in the tally's waste).
+    `paid_twice` counts answers beyond the first of a request (their cost is in the tally's waste);
+    `error_messages` are "class/code: message" and how many say so, most frequent first.
     """
 
     tally: Tally
     parts: int
+    error_messages: list[tuple[str, int]]
     resumed_parts: int = 0
     paid_twice: int = 0
     without_results: list[str] = field(default_factory=list)
@@ -145,6 +148,7 @@ class _Merge:
         self._rejected: Iterator[Rejected] = self._reader.rejected()
         self._counter = TallyCounter()
         self._paid_twice = 0
+        self._words = ErrorWords()
 
     def run(self, beat: Callable[[int], None]) -> Merged:
         resumed = 0
@@ -182,7 +186,7 @@ class _Merge:
                 f"shard {left[0].round}-{left[0].shard} has results of requests that the job does not have"
             )
         self._store.put_file(keys.ledger(*self._at), ledger_path)
-        return Merged(self._counter.result(), parts, resumed, self._paid_twice, self._without)
+        return Merged(self._counter.result(), parts, self._words.top(), resumed, self._paid_twice, self._without)
 
     def _finished(self, part: int) -> RowTable | None:
         """The rows of a part that an earlier run of the same merge has written."""
@@ -194,6 +198,8 @@ class _Merge:
         if table.meta.get("digest") != self._digest:
             return None
         self._paid_twice += int(table.meta.get("paid_twice", 0))
+        self._words.room = int(table.meta.get("words_left", self._words.room))
+        self._words.take_counts(table.meta.get("errors", {}))
         return table
 
     def _pass_over(self, segment: Segment, cursors: list[ShardCursor]) -> None:
@@ -213,16 +219,19 @@ class _Merge:
     ) -> RowTable:
         rows, slices, paid_twice = self._decide(segment, cursors)
         fillers = self._fillers(segment, rows, slices)
-        out = writer.start(part)
+        out, words = writer.start(part), ErrorWords(self._words.room)
         for start, end in pairwise(_cuts(len(segment), slices)):
             fragments = _fragments(slices, start, end)
             for offset in range(start, end) if fillers else ():
                 if offset in fillers:
                     fragments[offset - start] = fillers[offset]
+            for offset in np.flatnonzero(rows["outcome"][start:end] > ANSWERED_MAX).tolist() if words.room else ():
+                words.add(fragments[offset])
             pieces, sizes = assemble(layout, start, fragments, self._tail)
             rows["size"][start:end] = sizes
             writer.add(out, pieces)
-        meta = {"digest": self._digest, "paid_twice": paid_twice}
+        self._words.take(words)
+        meta = {"digest": self._digest, "paid_twice": paid_twice, "errors": words.counts, "words_left": words.room}
         table = RowTable(rows, list(self._codes.texts), list(self._models.texts), meta)
         writer.finish(out, part, table)
         self._paid_twice += paid_twice

@@ -26,6 +26,7 @@ from groupage.store.results import ResultLine, encode_fragment, result_row
 from groupage.store.rows import (
     ANSWERED_MAX,
     ERROR_CLASSES,
+    FLAG_COST,
     FLAG_ESTIMATED,
     OUTCOME_CODE,
     OUTCOMES,
@@ -48,6 +49,8 @@ BLOCK_BYTES = 1 << 20
 ZSTD_LEVEL = 1
 """Half the time of level 3 for a tenth more bytes: the merge writes all of it again."""
 TOP_ERRORS = 5
+UNPRICED_SHOWN = 10
+OTHERS = "(others)"
 
 _Starts = npt.NDArray[np.int64]
 """Where each row's fragment starts in the spool."""
@@ -68,6 +71,8 @@ class Tally(Message):
     waste_usd: Decimal = Decimal(0)
     sync_cost_usd: Decimal = Decimal(0)
     cost_estimated: bool = False
+    unpriced: dict[str, int] = Field(default_factory=dict)
+    """Answers whose cost nobody knows, by model; no sum has them."""
     rounds: int = 0
     """The largest `rounds` of a row."""
 
@@ -286,6 +291,7 @@ class TallyCounter:
         self._errors: Counter[str] = Counter()
         self._routes: Counter[int] = Counter()
         self._sums: Counter[str] = Counter()
+        self._unpriced: Counter[str] = Counter()
         self._estimated = False
         self._rounds = 0
 
@@ -305,6 +311,9 @@ class TallyCounter:
                 error_class = ERROR_CLASSES[int(pair) >> 16] or ErrorClass.unknown
                 code = table.codes[int(pair) & 0xFFFF]
                 self._errors[f"{error_class.value}/{code}" if code else error_class.value] += int(n)
+        unpriced = rows["model"][(rows["outcome"] <= ANSWERED_MAX) & (rows["flags"] & FLAG_COST == 0)]
+        for model, n in zip(*np.unique(unpriced, return_counts=True), strict=True):
+            self._unpriced[table.models[int(model)]] += int(n)
         for name in ("input", "cached", "cache_write", "output", "reasoning", "cost", "sync_cost", "waste"):
             self._sums[name] += int(rows[name].sum(dtype=np.int64))
         self._estimated = self._estimated or bool((rows["flags"] & FLAG_ESTIMATED).any())
@@ -329,8 +338,16 @@ class TallyCounter:
             waste_usd=dollars(sums["waste"]),
             sync_cost_usd=dollars(sums["sync_cost"]),
             cost_estimated=self._estimated,
+            unpriced=_most(self._unpriced),
             rounds=self._rounds,
         )
+
+
+def _most(counter: Counter[str]) -> dict[str, int]:
+    """The most frequent UNPRICED_SHOWN by name, the others together."""
+    shown = dict(sorted(counter.items(), key=lambda item: (-item[1], item[0]))[:UNPRICED_SHOWN])
+    others = counter.total() - sum(shown.values())
+    return shown | ({OTHERS: others} if others else {})
 
 
 def _count(counter: Counter[int], values: Any) -> None:

@@ -110,6 +110,7 @@ def test_an_estimate_says_which_requests_it_leaves_out(world):
         "my-own-model-4",
         "my-own-model-5",
     ]
+    assert prepared.unpriced == dict.fromkeys(prepared.unpriced_models, 7)
 
 
 def test_what_is_too_few_for_a_batch_is_reckoned_by_sync_which_is_where_it_goes(world):

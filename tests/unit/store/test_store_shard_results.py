@@ -135,6 +135,13 @@ def test_the_tally_counts_errors_routes_usage_and_money_exactly(store: Store, tm
     assert (tally.rounds, tally.cost_estimated) == (4, True)
 
 
+def test_answers_whose_cost_nobody_knows_are_counted_by_model(store: Store, tmp_path: Path) -> None:
+    lines = [answer(n, model=f"m{n % 12}", cost_nano=None, sync_cost_nano=None) for n in range(30)]
+    lines += [answer(30, cost_nano=0), failure(31)]
+    tally = write_results(store, tmp_path, 0, 3, lines).tally
+    assert (tally.unpriced["m0"], tally.unpriced["(others)"], sum(tally.unpriced.values())) == (3, 4, 30)
+
+
 def test_missing_members_are_named_at_any_time(store: Store, tmp_path: Path) -> None:
     members = np.array([3, 5, 8, 9], dtype=np.uint32)
     with ShardResultWriter(store, *SHARD, directory=tmp_path) as writer:

@@ -87,6 +87,7 @@ def job_status(spec: JobSpec, memory: JobMemory, workflow_id: str) -> JobStatus:
         estimated_cost_usd=prepared.estimated_cost_usd if prepared is not None else None,
         cost_usd=memory.cost_usd,
         waste_usd=memory.waste_usd,
+        unpriced=prepared.unpriced if prepared is not None else {},
         accepted_at=memory.accepted_at,
         deadline_at=memory.deadline_at,
         escalate_at=memory.escalate_at,
@@ -181,6 +182,12 @@ def details(status: JobStatus, memory: JobMemory) -> str:
     if status.next_step:
         lines += ["", f"Next: {status.next_step}"]
     return "\n".join(lines)
+
+
+def without_price(status: JobStatus) -> str:
+    """What the sums leave out; empty if nothing."""
+    models = ", ".join(status.unpriced)
+    return f", without {sum(status.unpriced.values())} requests to {models}: no price is known" if models else ""
 
 
 def summary_without_input(spec: JobSpec, memory: JobMemory, now: datetime) -> Summary:

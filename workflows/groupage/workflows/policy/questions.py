@@ -28,7 +28,7 @@ SUITABLE: dict[Question, tuple[Decision, ...]] = {
 
 MEANING: dict[Question, dict[Decision, str]] = {
     Question.cost: {
-        Decision.go_on: "pay the estimate and send everything",
+        Decision.go_on: "send everything, whatever it costs",
         Decision.abort: "send nothing and end as cancelled",
     },
     Question.mostly_failed: {
