@@ -30,6 +30,7 @@ from groupage.activities.providers.anthropic_transfer import TAIL, body_size, fi
 from groupage.activities.providers.base import Answer, Doubt, RemoteObject, ResultFile, Submission, SyncCall, Traits
 from groupage.activities.providers.call_errors import after_refused_cancel, raise_create_failed, unsendable
 from groupage.activities.providers.compatibility import facts_of, limits_of
+from groupage.activities.providers.early_refusals import PATIENCE_S, of_its_size
 from groupage.activities.providers.openai_errors import create_failed
 from groupage.activities.providers.openai_files import save_body
 from groupage.activities.providers.profile_options import checked
@@ -116,21 +117,22 @@ class AnthropicProvider:
         del files
         import httpx2
 
-        what = f"create of {submission.tag}"
-        options: Any = {
-            "headers": {"Content-Type": "application/json", "Content-Length": str(body_size(submission.path))},
-            "timeout": self._client.timeout(self._settings.inline_create_timeout_s),
-            "max_retries": 0,
-        }
-        try:
+        what, size = f"create of {submission.tag}", body_size(submission.path)
+
+        async def post(body: AsyncIterator[bytes], timeout_s: float) -> dict[str, Any]:
+            headers = {"Content-Type": "application/json", "Content-Length": str(size)}
+            options: Any = {"headers": headers, "timeout": self._client.timeout(timeout_s), "max_retries": 0}
             client = await self._client.sdk()
-            body = stream_body(submission.path)
-            batch = await self._client.call(
+            return await self._client.call(
                 what, client.post(BATCHES, cast_to=httpx2.Response, content=body, options=options)
             )
+
+        try:
+            batch = await post(stream_body(submission.path), self._settings.inline_create_timeout_s)
             return self._batch(batch, what).model_copy(update={"tag": submission.tag})
         except ProviderError as error:
-            raise_create_failed(create_failed(error), error)
+            failed = await of_its_size(error, size, lambda body: post(body, PATIENCE_S))
+            raise_create_failed(create_failed(failed), error)
 
     # ----- watching -----
 

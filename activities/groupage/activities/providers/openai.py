@@ -24,7 +24,7 @@ from groupage.activities.providers.compatibility import compatibility_of, facts_
 from groupage.activities.providers.openai_address import read_address
 from groupage.activities.providers.openai_batches import OF_FILE, TAG_KEY, read_batch
 from groupage.activities.providers.openai_errors import create_failed, read_object, translate
-from groupage.activities.providers.openai_files import file_name, save_body, tag_of_file
+from groupage.activities.providers.openai_files import file_name, save_body, send_file, tag_of_file
 from groupage.activities.providers.openai_listing import listed
 from groupage.activities.providers.profile_options import checked
 from groupage.activities.providers.sdk_loading import load
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     import httpx2
     import openai
     from openai import AsyncOpenAI
-    from openai._legacy_response import LegacyAPIResponse
 
 PAGE = 100
 """Batches a page, the most that OpenAI gives."""
@@ -142,14 +141,7 @@ class OpenAIProvider:
         options: dict[str, Any] = {"timeout": self._timeout(self._settings.transfer_timeout_s)}
         if self._dialect.expires_after and (expiry := self._expiry()):
             options["expires_after"] = expiry
-        # Opened by us and handed over open: a path would be read into memory whole.
-        with path.open("rb") as content:
-            file = await self._call(
-                f"upload of {name}",
-                (await self._sdk()).files.with_raw_response.create(
-                    file=(name, content, "application/jsonl"), purpose="batch", **options
-                ),
-            )
+        file = await send_file(await self._sdk(), self._call, path, name, options)
         if not isinstance(file.get("id"), str):
             raise ProviderError(
                 f"upload of {name}: the answer has no file id", error_class=ErrorClass.transient, code="no_id"
@@ -334,7 +326,7 @@ class OpenAIProvider:
 
         return httpx2.Timeout(silence_s, connect=self._settings.connect_timeout_s)
 
-    async def _call(self, what: str, request: "Awaitable[LegacyAPIResponse[Any]]") -> dict[str, Any]:
+    async def _call(self, what: str, request: Awaitable[Any]) -> dict[str, Any]:
         import openai
 
         try:
@@ -343,7 +335,7 @@ class OpenAIProvider:
             raise self._translated(error, what) from error
         except UnicodeEncodeError as error:
             raise unsendable(error, what) from None
-        return read_object(response.http_response, what)
+        return read_object(getattr(response, "http_response", response), what)
 
     def _translated(self, error: "openai.OpenAIError", what: str) -> ProviderError:
         return translate(error, what)

@@ -8,17 +8,52 @@ error (RP-04).
 
 import asyncio
 import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from groupage.activities.providers.early_refusals import PATIENCE_S, of_its_size
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
 
 if TYPE_CHECKING:
     import httpx2
+    from openai import AsyncOpenAI
 
 WRITE_BYTES = 1 << 20
 """Bytes gathered before a thread writes them: fewer hops, and a slow disk does not stop the event loop."""
+
+
+Call = Callable[[str, Awaitable[Any]], Awaitable[dict[str, Any]]]
+"""What is tried, and a request of the SDK's, to the JSON object of the answer. Raises ProviderError."""
+
+
+async def send_file(
+    client: "AsyncOpenAI", call: Call, path: Path, name: str, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Upload a batch's input; returns the file object. `options`: of the SDK's call, a timeout among them."""
+    what = f"upload of {name}"
+    try:
+        # Opened by us and handed over open: a path would be read into memory whole.
+        with path.open("rb") as content:
+            file: Any = (name, content, "application/jsonl")
+            return await call(what, client.files.with_raw_response.create(file=file, purpose="batch", **options))
+    except ProviderError as error:
+        import httpx2
+
+        size = await asyncio.to_thread(lambda: path.stat().st_size)
+        # The SDK takes no body of ours as multipart; none of it is sent anyway.
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        timeout = httpx2.Timeout(PATIENCE_S, connect=options["timeout"].connect)
+        announced: Any = {"headers": headers, "timeout": timeout, "security": {"bearer_auth": True}}
+
+        def announce(body: AsyncIterator[bytes]) -> Awaitable[Any]:
+            return call(what, client.post("/files", cast_to=httpx2.Response, content=body, options=announced))
+
+        failed = await of_its_size(error, size, announce)
+        if failed is error:
+            raise
+        raise failed from error
 
 
 class _Body:
