@@ -59,10 +59,12 @@ def cut(text: str, limit: int = FAILURE_MESSAGE_MAX) -> str:
 
 
 def batch_error(error: ProviderError) -> BatchError:
+    # What an account lacks is asked of a person, who is to read what to do about it.
+    hint = f" ({error.hint})" if error.hint and error.error_class is ErrorClass.account else ""
     return BatchError(
         error_class=error.error_class,
         code=cut(error.code, 200),
-        message=cut(str(error)),
+        message=cut(f"{error}{hint}"),
         retry_after_s=error.retry_after_s,
         bad_lines=bad_lines((line, error.code, cut(str(error))) for line in error.lines),
         of_all_lines=error.code in OF_ALL_LINES,

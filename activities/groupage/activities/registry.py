@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from groupage.activities.intents import Window
 from groupage.activities.providers.base import BatchProvider, traits_of
-from groupage.activities.settings import DEFAULT_PROFILE, ActivitySettings, ProviderSettings
+from groupage.activities.settings import DEFAULT_PROFILE, ActivitySettings, ProviderSettings, setting_of
 from groupage.schemas import ErrorClass, JobRef
 from groupage.schemas.catalog import Catalog, load_catalog
 from groupage.schemas.errors import ProviderError
@@ -106,7 +106,7 @@ class Context:
                 f"this worker knows no credential profile {profile!r} for provider {name!r}",
                 error_class=ErrorClass.account,
                 code="unknown_profile",
-                hint=f"add it to the worker's settings as providers.{name}/{profile}",
+                hint=f"add it to the worker's settings as {setting_of(name, profile)}",
             )
         factory = ADAPTERS.get(_dialect(load_catalog(settings.catalog), settings.kind or name))
         if factory is None:

@@ -12,6 +12,11 @@ from typing import Any
 DEFAULT_PROFILE = "default"
 
 
+def setting_of(provider: str, profile: str) -> str:
+    """How a profile is written in the settings' file: with the quotes that TOML wants around a slash."""
+    return f"providers.{provider}" if profile == DEFAULT_PROFILE else f'providers."{provider}/{profile}"'
+
+
 @dataclass(frozen=True, slots=True)
 class ProviderSettings:
     """One credential profile at one provider, and how to talk to it.

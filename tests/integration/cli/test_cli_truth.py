@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,3 +106,22 @@ def test_abort_does_not_say_that_the_job_goes_on(groupage: Commands, address: st
     assert "goes on" not in decided.stderr
     assert "ends as cancelled" in decided.stderr
     until(groupage, "k", lambda status: status["state"] == "cancelled")
+
+
+@pytest.fixture
+def without_anthropic(groupage: Commands, tmp_path: Path) -> None:
+    """For the commands of this test, Anthropic's package is one that nobody has installed."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text("import sys\nsys.modules['anthropic'] = None\n")
+    groupage.environment |= {"PYTHONPATH": str(tmp_path / "site"), "ANTHROPIC_API_KEY": "test"}
+
+
+@pytest.mark.usefixtures("without_anthropic", "address")
+def test_a_worker_without_the_sdk_asks_and_says_how_to_install_it(groupage: Commands) -> None:
+    source = groupage.write_input(range(2))
+    more = ("--provider", "anthropic", "--model", "claude-haiku-4-5", "--key", "k")
+    assert groupage.call("submit", source, *more).returncode == 0
+    status = until(groupage, "k", lambda status: status["state"] in {"needs_decision", "failed"})
+    assert status["state"] == "needs_decision", status
+    assert "the SDK of anthropic cannot be imported" in status["reason"]
+    assert "pip install 'groupage[anthropic]'" in status["reason"]

@@ -10,6 +10,9 @@ from types import ModuleType
 
 import pytest
 from groupage.activities.providers import sdk_loading
+from groupage.activities.registry import ADAPTERS
+from groupage.schemas import ErrorClass
+from groupage.schemas.errors import ProviderError
 
 BEGINNERS = """
     import sys, threading
@@ -60,7 +63,10 @@ def test_no_two_threads_import_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(sdk_loading, "_loaded", set())
     monkeypatch.setattr(sdk_loading.importlib, "import_module", slow)
-    threads = [threading.Thread(target=sdk_loading.load, args=(f"sdk_{number % 2}",)) for number in range(4)]
+    threads = [
+        threading.Thread(target=sdk_loading.load, args=(f"sdk_{number % 2}",), kwargs={"extra": "x"})
+        for number in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -78,8 +84,35 @@ def test_what_failed_to_load_is_loaded_anew(tmp_path: Path, monkeypatch: pytest.
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(SystemError, match="not yet"):
-        sdk_loading.load("shaky_sdk")
+        sdk_loading.load("shaky_sdk", extra="x")
     assert not [name for name in sys.modules if name.startswith("shaky_sdk")], "nothing half made stays behind"
     (package / "ready").touch()
-    sdk_loading.load("shaky_sdk")
+    sdk_loading.load("shaky_sdk", extra="x")
     assert "shaky_sdk.core" in sys.modules
+
+
+def test_what_cannot_be_imported_is_a_persons_matter_and_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "old_sdk.py").write_text("from pathlib import NameOfANewerVersion\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for module in ("old_sdk", "sdk_that_nobody_has"):
+        with pytest.raises(ProviderError, match="cannot be imported") as failed:
+            sdk_loading.load(module, extra="vertex")
+        assert failed.value.error_class is ErrorClass.account
+        assert failed.value.hint == "pip install 'groupage[vertex]'"
+
+
+def test_every_adapter_says_what_it_cannot_do_without_and_looking_imports_none_of_it() -> None:
+    assert set(sdk_loading.SDKS) == set(ADAPTERS)
+    code = f"""
+        import sys
+        from groupage.activities.providers.sdk_loading import check_installed
+
+        for dialect in {sorted(ADAPTERS)}:
+            check_installed("name", dialect)
+        print([name for name in sys.modules if name.startswith(("openai", "anthropic", "boto", "google.c", "google.g"))])
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() in {"[]", "['google.cloud']"}

@@ -1,12 +1,15 @@
 """A command that is refused leaves nothing behind: the corrected one may have the same key."""
 
 import json
+import logging
 import os
 import re
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import structlog
 from groupage.cli import entry
 from groupage.cli.run import Progress, how_to_go_on
 from groupage.client.config import WORKER_SETTINGS, ClientSettings, unknown_variables
@@ -29,6 +32,45 @@ def source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("store", ["", "memory://"])
+def test_a_state_directory_that_cannot_be_written_is_named_with_its_setting(
+    source: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    """As the home directory of a container that may not write."""
+    monkeypatch.setenv("GROUPAGE_STATE_DIR", "/proc/nope")
+    monkeypatch.setenv("GROUPAGE_STORE", store)
+    assert entry.run(["run", str(source), "--model", "m"]) == 2
+    said = capsys.readouterr().err
+    assert "cannot write to /proc/nope" in said
+    assert "state_dir (GROUPAGE_STATE_DIR)" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("command", "level"),
+    [(["run", "IN"], "error"), (["watch", "k"], "debug"), (["cancel", "k"], "error"), (["decide", "k", "go_on"], "error"),
+     (["sweep"], "error"), (["status", "k"], None)],
+)  # fmt: skip
+def test_commands_log_as_the_settings_say(
+    source: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], level: str | None
+) -> None:
+    if level is not None:
+        monkeypatch.setenv("GROUPAGE_LOG_LEVEL", level)
+        monkeypatch.setenv("GROUPAGE_LOG_FORMAT", "json")
+    root = logging.getLogger()
+    handlers, before = list(root.handlers), root.level
+    try:
+        entry.run([str(source) if word == "IN" else word for word in command])
+        assert root.level == getattr(logging, (level or "warning").upper())
+        (handler,) = root.handlers
+        said = handler.format(logging.LogRecord("x", logging.ERROR, "", 0, "words", (), None))
+        assert said.startswith("{") is (level is not None)
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(before)
+        structlog.reset_defaults()
+
+
 def accepted(source: Path) -> list[Path]:
     return list((source.parent / "state").rglob("manifest.json"))
 
@@ -49,6 +91,55 @@ def test_a_provider_that_cannot_be_used_is_refused_before_the_key_is_taken(
     assert entry.run([*command, *more]) == 2
     assert said in capsys.readouterr().err
     assert accepted(source) == []
+
+
+@pytest.mark.parametrize(
+    ("provider", "missing", "extra"),
+    [
+        ("openai", "openai", "openai"),
+        ("groq", "openai", "openai"),
+        ("azure", "openai", "azure"),
+        ("anthropic", "anthropic", "anthropic"),
+        ("bedrock", "boto3", "bedrock"),
+        ("gemini", "google.genai", "gemini"),
+        ("vertex", "google.cloud.aiplatform_v1", "vertex"),
+        ("vertex", "google.cloud", "vertex"),
+    ],
+)
+def test_a_provider_whose_sdk_is_not_installed_is_refused_with_the_command_that_installs_it(
+    source: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    provider: str,
+    missing: str,
+    extra: str,
+) -> None:
+    for name in ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GROQ_API_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "http://127.0.0.1:9")
+    for name in [each for each in sys.modules if f"{each}.".startswith(f"{missing}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert entry.run(["run", str(source), "--provider", provider, "--model", "m", "--key", "k"]) == 2
+    said = capsys.readouterr().err
+    assert f"provider {provider}: its SDK is not installed" in said
+    assert "nothing was sent" in said
+    assert f"→ pip install 'groupage[{extra}]'" in said
+    assert accepted(source) == []
+
+
+@pytest.mark.parametrize(
+    ("profile", "setting"), [("default", "providers.openai"), ("search", 'providers."openai/search"')]
+)
+def test_the_hint_names_the_profiles_own_setting(
+    source: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, profile: str, setting: str
+) -> None:
+    monkeypatch.setenv("GROUPAGE_PROVIDERS", '{"openai/search": {"api_key_env": "SEARCH_OPENAI_KEY"}}')
+    monkeypatch.delenv("SEARCH_OPENAI_KEY", raising=False)
+    assert entry.run(["run", str(source), "--profile", profile, "--model", "m", "--key", "k"]) == 2
+    assert f"in the settings ({setting}.api_key_env)" in capsys.readouterr().err
+    assert entry.run(["run", str(source), "--profile", "foo", "--model", "m", "--key", "k"]) == 2
+    assert 'as providers."openai/foo"' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["run", "submit"])

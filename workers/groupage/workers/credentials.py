@@ -4,8 +4,9 @@ import os
 from urllib.parse import urlsplit
 
 from groupage.activities.providers.profile_options import secret_of
+from groupage.activities.providers.sdk_loading import check_installed
 from groupage.activities.registry import Context
-from groupage.activities.settings import ProviderSettings
+from groupage.activities.settings import ProviderSettings, setting_of
 from groupage.schemas.catalog import ProviderFacts, load_catalog
 from groupage.schemas.errors import ProviderError, UsageError
 from groupage.store.objects import Store
@@ -36,7 +37,7 @@ def provider_address(settings: Settings, provider: str, profile: str) -> str | N
 
 
 def check_provider(settings: Settings, store: Store, provider: str, profile: str) -> None:
-    """Raises UsageError where the provider or profile is unknown, or its address or key is missing.
+    """Raises UsageError where the provider or profile is unknown, or its SDK, address or key is missing.
 
     A job started all the same would wait in needs_decision for an account error to be mended.
     """
@@ -46,12 +47,14 @@ def check_provider(settings: Settings, store: Store, provider: str, profile: str
         raise UsageError(f"{error}; nothing was sent", hint=error.hint) from error
     given = settings.activity_settings(None).provider(provider, profile)
     facts = _facts(settings, provider, profile)
+    if facts is not None:
+        _check_sdk(provider, facts)
     address = provider_address(settings, provider, profile)
     if facts is not None and facts.dialect in _NEED_ADDRESS and not address:
         told_by = facts.root_env or facts.base_url_env
         raise UsageError(
             f"provider {provider}: no address is known; nothing was sent",
-            hint=f"set {told_by.value if told_by else 'its address'}, or base_url in the settings (providers.{provider})",
+            hint=f"set {told_by.value if told_by else 'its address'}, or base_url in the settings ({setting_of(provider, profile)})",
         )
     if facts is not None and facts.dialect != "vertex" and address and not _is_web_address(address):
         # Told later, it would look like an account's error, with a question to a person.
@@ -71,8 +74,15 @@ def check_provider(settings: Settings, store: Store, provider: str, profile: str
     if anywhere and not any(keys):
         raise UsageError(
             f"provider {provider}: no API key is known; nothing was sent",
-            hint=f"set {' or '.join(variables)}, or name another variable in the settings (providers.{provider}.api_key_env)",
+            hint=f"set {' or '.join(variables)}, or name another variable in the settings ({setting_of(provider, profile)}.api_key_env)",
         )
+
+
+def _check_sdk(provider: str, facts: ProviderFacts) -> None:
+    try:
+        check_installed(provider, facts.dialect)
+    except ProviderError as error:
+        raise UsageError(f"{error}; nothing was sent", hint=error.hint) from error
 
 
 def _is_web_address(address: str) -> bool:

@@ -115,6 +115,7 @@ class AnthropicProvider:
 
     async def create(self, submission: Submission, files: Sequence[str]) -> BatchStatus:
         del files
+        await self._client.sdk()
         import httpx2
 
         what, size = f"create of {submission.tag}", body_size(submission.path)
@@ -207,11 +208,11 @@ class AnthropicProvider:
         return [ResultFile("output", ref) for ref in status.output_files]
 
     async def download(self, file: ResultFile, path: Path) -> int:
-        import httpx2
-
         what = f"download of the results of {file.ref}"
         # Results before the end are an error of the SDK's own, of no class (SDK-02): the state comes first.
         now = await self._status(file.ref)
+        import httpx2
+
         if now.raw_state != "ended":
             raise ProviderError(
                 f"{what}: the batch is {now.raw_state or 'in no known state'}",
@@ -271,6 +272,10 @@ class AnthropicProvider:
     # ----- one by one -----
 
     async def complete(self, call: SyncCall) -> Answer:
+        try:
+            client = await self._client.sdk()
+        except ProviderError as error:
+            return failed_call(call, error)
         import anthropic
         import httpx2
 
@@ -278,7 +283,6 @@ class AnthropicProvider:
         options: Any = {"headers": headers, "timeout": self._client.timeout(call.timeout_s), "max_retries": 0}
         try:
             body = native_body(call.endpoint, call.body, call.wire_id)
-            client = await self._client.sdk()
             async with asyncio.timeout(call.timeout_s):
                 # Not messages.create: it would parse and write the body anew, and refuses long answers by a guess.
                 response = await client.post(MESSAGES, cast_to=httpx2.Response, content=body, options=options)
@@ -287,12 +291,14 @@ class AnthropicProvider:
         except TimeoutError:
             return timed_out(call)
         except anthropic.AnthropicError as error:
-            return failed_call(call, translate(error, f"{call.endpoint} for {call.wire_id}"))
+            failed = translate(error, f"{call.endpoint} for {call.wire_id}")
         except UnicodeEncodeError as error:
-            return failed_call(call, unsendable(error, call.endpoint))
+            failed = unsendable(error, call.endpoint)
         except ProviderError as error:
-            return failed_call(call, error)
-        return read_response(call, response)
+            failed = error
+        else:
+            return read_response(call, response)
+        return failed_call(call, failed)
 
     async def close(self) -> None:
         await self._client.close()

@@ -44,7 +44,7 @@ class AnthropicClient:
 
     def _connect(self) -> "AsyncAnthropic":
         """Where the profile names no key, the SDK looks for one itself: environment, profiles, federation."""
-        load("anthropic")
+        load("anthropic", extra="anthropic")
         import anthropic
 
         settings = self._settings
@@ -76,6 +76,7 @@ class AnthropicClient:
         return client
 
     def timeout(self, silence_s: float) -> "httpx2.Timeout":
+        load("httpx2", extra="anthropic")
         import httpx2
 
         return httpx2.Timeout(silence_s, connect=self._settings.connect_timeout_s)
@@ -109,9 +110,9 @@ class AnthropicClient:
 
     async def page(self, **query: Any) -> tuple[dict[str, Any], timedelta]:
         """(a page of batches, how far the provider's clock is ahead of ours)."""
+        what, client = "list of batches", await self.sdk()
         import anthropic
 
-        what, client = "list of batches", await self.sdk()
         try:
             raw = await client.messages.batches.with_raw_response.list(**query)
         except anthropic.AnthropicError as error:

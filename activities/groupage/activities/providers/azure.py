@@ -90,7 +90,7 @@ class AzureProvider(OpenAIProvider):
     # ----- connecting -----
 
     def _connect(self) -> "AsyncOpenAI":
-        load("openai")
+        load("openai", extra="azure")
         from openai import AsyncAzureOpenAI, AsyncOpenAI
 
         address, options = read_address(self._settings, self._dialect), self._options

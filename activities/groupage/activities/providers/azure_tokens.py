@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from groupage.activities.providers.openai_errors import NO_TOKEN
 from groupage.activities.providers.profile_options import secret_of
+from groupage.activities.providers.sdk_loading import load
 from groupage.schemas import ErrorClass
 from groupage.schemas.errors import ProviderError
 
@@ -126,6 +127,7 @@ class TokenSource:
 
     def _fetch(self) -> _Held:
         """In a thread. Raises ProviderError: transient where the way to the token is what failed."""
+        load("azure.core.exceptions", "azure.identity", extra="azure")
         from azure.core.exceptions import AzureError, ClientAuthenticationError
 
         try:

@@ -321,6 +321,8 @@ class BedrockProvider:
         try:
             client = self._clients.get(service, timeout_s)
             return call(client)
+        except ProviderError:
+            raise
         except Exception as error:
             ours = translate(error, what)
             if ours is None:

@@ -35,7 +35,7 @@ class Clients:
             return self._made[key]
 
     def _make(self, service: str, read_timeout_s: float) -> Any:
-        load("boto3")
+        load("boto3", extra="bedrock")
         import boto3  # type: ignore[import-untyped]
         from botocore.config import Config  # type: ignore[import-untyped]
 

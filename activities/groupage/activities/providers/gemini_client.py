@@ -58,7 +58,7 @@ class GeminiClient:
         names = [settings.api_key_env] if settings.api_key_env else [*KEYS]
         key = settings.api_key or next(filter(None, (secret_of(self._name, name) for name in names)), "")
         if not key:
-            hint = f"set {' or '.join(names)}, or name another variable (providers.{self._name}.api_key_env)"
+            hint = f"set {' or '.join(names)}, or name another variable (the profile's api_key_env)"
             raise _wrong(f"provider {self._name}: no API key is known", hint)
         return base_url.rstrip("/").removesuffix(f"/{VERSION}"), key
 
@@ -78,13 +78,9 @@ class GeminiClient:
         return self._http
 
     def _connect(self) -> "tuple[httpx2.AsyncClient, genai.Client]":
-        try:
-            load("httpx2", "google.genai")
-            import httpx2
-            from google import genai
-        except ModuleNotFoundError as error:
-            message = f"provider {self._name}: {error.name} is not installed"
-            raise _wrong(message, "pip install 'groupage[gemini]'") from error
+        load("httpx2", "google.genai", extra="gemini")
+        import httpx2
+        from google import genai
 
         # It says so each time; what it is good for is tested here.
         warnings.filterwarnings("ignore", message=r"batches\.create_embeddings\(\) is experimental")

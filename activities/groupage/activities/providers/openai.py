@@ -195,11 +195,11 @@ class OpenAIProvider:
         return outputs + [ResultFile("errors", ref) for ref in status.error_files]
 
     async def download(self, file: ResultFile, path: Path) -> int:
+        client, what = await self._sdk(), f"download of {file.ref}"
         import httpx2
         import openai
 
-        what = f"download of {file.ref}"
-        streaming = (await self._sdk()).files.with_streaming_response.content(
+        streaming = client.files.with_streaming_response.content(
             file.ref,
             timeout=self._timeout(self._settings.transfer_timeout_s),
             extra_headers={"Accept-Encoding": "gzip, identity"},
@@ -255,13 +255,16 @@ class OpenAIProvider:
     # ----- one by one -----
 
     async def complete(self, call: SyncCall) -> Answer:
+        try:
+            client = await self._sdk()
+        except ProviderError as error:
+            return failed_call(call, error)
         import httpx2
         import openai
 
         headers = {"Content-Type": "application/json", **call.extra}
         options: Any = {"headers": headers, "timeout": self._timeout(call.timeout_s), "security": {"bearer_auth": True}}
         try:
-            client = await self._sdk()
             async with asyncio.timeout(call.timeout_s):
                 response = await client.post(
                     self._path(call), cast_to=httpx2.Response, content=call.body, options=options
@@ -271,12 +274,14 @@ class OpenAIProvider:
         except TimeoutError:
             return timed_out(call)
         except openai.OpenAIError as error:
-            return failed_call(call, self._translated(error, f"{call.endpoint} for {call.wire_id}"))
+            failed = self._translated(error, f"{call.endpoint} for {call.wire_id}")
         except UnicodeEncodeError as error:
-            return failed_call(call, unsendable(error, call.endpoint))
+            failed = unsendable(error, call.endpoint)
         except ProviderError as error:
-            return failed_call(call, error)
-        return self._reply(call, response)
+            failed = error
+        else:
+            return self._reply(call, response)
+        return failed_call(call, failed)
 
     def _path(self, call: SyncCall) -> str:
         """Where a sync request goes: the base URL ends in /v1 (or what stands for it), and so do our endpoints begin."""
@@ -306,7 +311,7 @@ class OpenAIProvider:
             return self._client
 
     def _connect(self) -> "AsyncOpenAI":
-        load("openai")
+        load("openai", extra="openai")
         from openai import AsyncOpenAI
 
         base_url, api_key = read_address(self.name, self._settings, self._dialect)

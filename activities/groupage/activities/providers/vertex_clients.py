@@ -117,7 +117,7 @@ class Clients:
         return session
 
     def _make_storage(self) -> Any:
-        load("google.cloud.storage")
+        load("google.cloud.storage", extra="vertex")
         from google.cloud.storage import Client  # type: ignore[import-untyped]
 
         endpoint = os.environ.get("STORAGE_EMULATOR_HOST", "")

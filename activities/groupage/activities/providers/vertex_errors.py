@@ -40,7 +40,7 @@ _ACCOUNT = re.compile(r"does not have (\S+ ){0,6}(permission|access)|permission 
 
 def translated(what: str, work: Callable[[], T]) -> T:
     """Run it; what Google's libraries raise becomes ours. `what` says what was tried."""
-    load(*SDK)
+    load(*SDK, extra="vertex")
     try:
         return work()
     except ProviderError:

@@ -66,7 +66,7 @@ _REASONS = {
 
 def called(what: str, work: Callable[[], T]) -> T:
     """Run it; what BigQuery's client raises becomes a ProviderError. `what` says what was tried."""
-    load(*SDK, "google.cloud.bigquery", "google.resumable_media.requests")
+    load(*SDK, "google.cloud.bigquery", "google.resumable_media.requests", extra="vertex")
     from google.api_core.exceptions import RetryError, from_http_response
     from google.resumable_media import InvalidResponse
 
