@@ -10,8 +10,8 @@ from groupage.cli.options import STDIN, positive_duration, split_key
 from groupage.cli.process import run_until_signal
 from groupage.cli.progress import EXIT_CODES, follow, status_line
 from groupage.cli.run import tell_end, write_results
+from groupage.cli.settings import command_settings
 from groupage.client import Groupage, Job
-from groupage.client.config import load_settings
 from groupage.client.connection import open_configured_store
 from groupage.client.job import read_summary, status_of
 from groupage.client.listing import ListedJob, list_ended, list_known
@@ -20,9 +20,7 @@ from groupage.schemas import Decision, JobState, JobStatus, Summary
 from groupage.schemas.errors import GroupageError, JobFailed, UsageError
 from groupage.store.objects import Store
 from groupage.store.segments import read_manifest_or_none
-from groupage.workers.settings import Settings
 from groupage.workers.stack import Stack, WorkerPlan, run_with_stack
-from groupage.workers.telemetry import configure_logging
 
 T = TypeVar("T")
 
@@ -41,8 +39,7 @@ class _Command:
         self.tenant, self.key = split_key(tenant, key)
         self.name = f"{self.tenant}/{self.key}"
         self.console = Console(as_json=as_json)
-        configure_logging("warning", "console", tracebacks=False)
-        self.settings = load_settings(Settings)
+        self.settings = command_settings()
 
     async def summary(self) -> tuple[Store, Summary | None]:
         store = await open_configured_store(self.settings)
@@ -202,8 +199,7 @@ def decide_job(tenant: str, key: str, decision: str, *, reason: str, worker: boo
 
 def list_jobs(tenant: str | None, *, limit: int, as_json: bool) -> int:
     console = Console(as_json=as_json)
-    configure_logging("warning", "console", tracebacks=False)
-    settings = load_settings(Settings)
+    settings = command_settings()
 
     async def work() -> int:
         store = await open_configured_store(settings)

@@ -13,8 +13,9 @@ from groupage.cli.files import check_output, write_whole
 from groupage.cli.options import STDIN, STDOUT, JobOptions
 from groupage.cli.process import run_until_signal
 from groupage.cli.progress import EXIT_CODES, follow, summary_lines
+from groupage.cli.settings import command_settings
 from groupage.client import Job
-from groupage.client.config import load_settings, temporal_connect_config
+from groupage.client.config import temporal_connect_config
 from groupage.client.connection import is_polled, open_configured_store
 from groupage.client.job import read_summary
 from groupage.client.providers import check_known
@@ -32,7 +33,6 @@ from groupage.workers.memory import bound_allocator
 from groupage.workers.settings import Settings
 from groupage.workers.spool import spool_directory
 from groupage.workers.stack import Stack, WorkerPlan, run_with_stack
-from groupage.workers.telemetry import configure_logging
 
 CLEAN_UP_AT_MOST = timedelta(seconds=30)
 INTAKE_PROCESSES = 4
@@ -52,8 +52,7 @@ class Progress:
 def run_job(options: JobOptions, *, output: str, worker: bool, as_json: bool) -> int:
     """Submit, wait, write. Everything of it may be repeated after any kill."""
     console = Console(as_json=as_json)
-    configure_logging("warning", "console", tracebacks=False)
-    settings = load_settings(Settings)
+    settings = command_settings()
     check_output(output, options.source)
     if worker:
         bound_allocator()
@@ -104,8 +103,7 @@ def how_to_go_on(progress: Progress, *, worker: bool) -> str:
 def submit_job(options: JobOptions, *, as_json: bool) -> int:
     """Hand in and return."""
     console = Console(as_json=as_json)
-    configure_logging("warning", "console", tracebacks=False)
-    settings = load_settings(Settings)
+    settings = command_settings()
 
     async def work() -> int:
         async with AsyncExitStack() as spool:

@@ -3,13 +3,11 @@
 from groupage.cli.console import Console
 from groupage.cli.options import positive_duration
 from groupage.cli.process import run_until_signal
-from groupage.client.config import load_settings
+from groupage.cli.settings import command_settings
 from groupage.schemas.activity_calls import SweepOrphans, Swept
 from groupage.schemas.errors import UsageError
 from groupage.schemas.signals import SWEEP
-from groupage.workers.settings import Settings
 from groupage.workers.stack import Stack, WorkerPlan, run_with_stack
-from groupage.workers.telemetry import configure_logging
 from temporalio.client import (
     Schedule,
     ScheduleActionStartWorkflow,
@@ -23,8 +21,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 def sweep(request: SweepOrphans, *, every: str | None, worker: bool, as_json: bool) -> int:
     """Exit code 0 also where something was found; 3 where something could not be ended."""
     console = Console(as_json=as_json)
-    configure_logging("warning", "console", tracebacks=False)
-    settings = load_settings(Settings)
+    settings = command_settings()
     interval = positive_duration("--every", every) if every is not None else None
     workflow_id = f"sweep/{request.provider}/{request.profile}"
 
@@ -72,6 +69,10 @@ def _tell(console: Console, swept: Swept, *, dry_run: bool) -> None:
     console.say(f"{len(swept.cancelled)} batches {would}cancelled, {swept.deleted} files {would}deleted")
     for line in swept.cancelled:
         console.hint(line)
+    for line in swept.deleted_files:
+        console.hint(f"file {line}")
+    if swept.deleted > len(swept.deleted_files):
+        console.hint(f"and {swept.deleted - len(swept.deleted_files)} more files")
     for line in swept.stranded:
         console.say(f"stranded: {line}")
     if swept.stranded:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from groupage.client.config import ClientSettings, temporal_connect_config
-from groupage.client.local_server import find_local_server
+from groupage.client.local_server import find_local_server, make_state_folder
 from groupage.schemas.errors import GroupageError, UsageError
 from groupage.schemas.signals import TASK_QUEUE
 from groupage.store.deployment import deployment_owner
@@ -91,6 +91,9 @@ async def is_polled(client: Client, task_queue: str) -> bool | None:
 
 
 async def open_configured_store(settings: ClientSettings) -> Store:
+    """Raises UsageError, StoreError where it cannot be opened."""
+    if settings.store is None:
+        await asyncio.to_thread(make_state_folder, settings.state_dir)
     return await asyncio.to_thread(open_store, settings.store_url, **settings.store_options)
 
 

@@ -1,7 +1,6 @@
 """A command that is refused leaves nothing behind: the corrected one may have the same key."""
 
 import json
-import logging
 import os
 import re
 import sys
@@ -9,7 +8,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-import structlog
 from groupage.cli import entry
 from groupage.cli.run import Progress, how_to_go_on
 from groupage.client.config import WORKER_SETTINGS, ClientSettings, unknown_variables
@@ -30,45 +28,6 @@ def source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     path = tmp_path / "in.jsonl"
     path.write_bytes(LINE)
     return path
-
-
-@pytest.mark.parametrize("store", ["", "memory://"])
-def test_a_state_directory_that_cannot_be_written_is_named_with_its_setting(
-    source: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: str
-) -> None:
-    """As the home directory of a container that may not write."""
-    monkeypatch.setenv("GROUPAGE_STATE_DIR", "/proc/nope")
-    monkeypatch.setenv("GROUPAGE_STORE", store)
-    assert entry.run(["run", str(source), "--model", "m"]) == 2
-    said = capsys.readouterr().err
-    assert "cannot write to /proc/nope" in said
-    assert "state_dir (GROUPAGE_STATE_DIR)" in said
-    assert "Traceback" not in said
-
-
-@pytest.mark.parametrize(
-    ("command", "level"),
-    [(["run", "IN"], "error"), (["watch", "k"], "debug"), (["cancel", "k"], "error"), (["decide", "k", "go_on"], "error"),
-     (["sweep"], "error"), (["status", "k"], None)],
-)  # fmt: skip
-def test_commands_log_as_the_settings_say(
-    source: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], level: str | None
-) -> None:
-    if level is not None:
-        monkeypatch.setenv("GROUPAGE_LOG_LEVEL", level)
-        monkeypatch.setenv("GROUPAGE_LOG_FORMAT", "json")
-    root = logging.getLogger()
-    handlers, before = list(root.handlers), root.level
-    try:
-        entry.run([str(source) if word == "IN" else word for word in command])
-        assert root.level == getattr(logging, (level or "warning").upper())
-        (handler,) = root.handlers
-        said = handler.format(logging.LogRecord("x", logging.ERROR, "", 0, "words", (), None))
-        assert said.startswith("{") is (level is not None)
-    finally:
-        root.handlers[:] = handlers
-        root.setLevel(before)
-        structlog.reset_defaults()
 
 
 def accepted(source: Path) -> list[Path]:

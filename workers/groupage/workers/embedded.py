@@ -30,6 +30,7 @@ from groupage.client.local_server import (
     ServerFiles,
     find_local_server,
     is_running,
+    make_state_folder,
     process_started,
     read_record,
     take_lock,
@@ -233,7 +234,7 @@ class ServerUse:
 
     def join(self) -> LocalServer:
         """Count as a user and return the running server, started if need be."""
-        self._files.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_state_folder(self._files.directory)
         with _starting(self._files) as start_lock:
             if self._users is None:
                 self._users = os.open(self._files.users, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
-from groupage.client.local_server import try_lock
+from groupage.client.local_server import make_state_folder, try_lock
 
 LOCK_NAME = ".lock"
 
@@ -32,7 +32,7 @@ def remove_abandoned(parent: Path) -> int:
 def spool_directory(state_dir: Path) -> Generator[Path, None, None]:
     """A directory of this process alone, for files on their way between store and provider."""
     parent = state_dir / "spool"
-    parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_state_folder(parent)
     directory = Path(tempfile.mkdtemp(dir=parent))
     # Locked before it bears the name by which others recognise it as lockable.
     unnamed = directory / (LOCK_NAME + ".new")

@@ -19,7 +19,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import structlog
-from groupage.client.local_server import ServerFiles, try_lock
+from groupage.client.local_server import ServerFiles, make_state_folder, try_lock
 from groupage.schemas.signals import BATCH_JOB, PROVIDER_BATCH
 from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client
@@ -56,7 +56,7 @@ async def announced_worker(state_dir: Path) -> AsyncGenerator[Announced, None]:
     """A worker of this process, known as alive for the block."""
     identity = f"groupage-{os.getpid()}-{uuid.uuid4().hex[:12]}"
     directory = workers_directory(state_dir)
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_state_folder(directory)
     path = directory / identity
     unnamed = directory / f".{identity}"
     descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
