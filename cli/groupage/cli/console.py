@@ -34,12 +34,18 @@ class Console:
         """A table for people, on stdout: it is what was asked for."""
         from rich.console import Console as RichConsole
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(
-            *columns, title=title or None, title_justify="left", header_style="bold", show_header=any(columns)
+            *columns,
+            title=Text(title) if title else None,
+            title_justify="left",
+            header_style="bold",
+            show_header=any(columns),
         )
         for row in rows:
-            table.add_row(*row)
+            # Not as markup: words from outside, and our own hints, have brackets in them.
+            table.add_row(*map(Text, row))
         # A pipe has no width: lines must not be cut for a terminal that is not there.
         width = None if sys.stdout.isatty() else 200
         RichConsole(file=sys.stdout, width=width).print(table)

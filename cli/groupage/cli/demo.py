@@ -20,6 +20,7 @@ from groupage.cli.progress import follow
 from groupage.client import Job
 from groupage.client.config import load_settings
 from groupage.client.submission import accept, spooled_input, start_job
+from groupage.emulator.installed import missing_package
 from groupage.emulator.process import EmulatorProcess
 from groupage.emulator.settings import parse_turnaround
 from groupage.schemas import JobPolicy, Route, Summary, parse_duration
@@ -78,6 +79,12 @@ def run_demo(*, requests: int, turnaround: str, state: Path | None, keep: bool, 
         parse_turnaround(turnaround)
     except ValueError as error:
         raise UsageError(f"--{error}") from error
+    missing = missing_package("openai")
+    if missing is not None:
+        raise UsageError(
+            f"the demo cannot run here: {missing} is not installed",
+            hint="pip install 'groupage[openai,emulator,embedded]'",
+        )
     with _state_directory(state) as directory:
         console.say(f"emulated provider on this machine, on purpose unreliable: {FAULTS_IN_WORDS}")
         emulator = EmulatorProcess(directory / "emulator", turnaround=turnaround, faults=FAULTS)

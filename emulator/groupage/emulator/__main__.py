@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from groupage.emulator.faults import BadPlan, load_plan
-from groupage.emulator.server import serve
+from groupage.emulator.installed import missing_package
 from groupage.emulator.settings import Settings, Turnaround, parse_turnaround
 from groupage.emulator.state import StateInUse
 from groupage.schemas import parse_duration
@@ -65,6 +65,12 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     given = parser().parse_args(arguments)
+    missing = missing_package()
+    if missing is not None:
+        sys.stderr.write(f"groupage.emulator: {missing} is not installed\n  → pip install 'groupage[emulator]'\n")
+        return 2
+    from groupage.emulator.server import serve
+
     settings = Settings(
         state=given.state.absolute(),
         host=given.host,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from groupage.cli import entry
+from groupage.cli.console import Console
 from groupage.cli.run import Progress, how_to_go_on
 from groupage.client.config import WORKER_SETTINGS, ClientSettings, unknown_variables
 from groupage.workers.settings import Settings
@@ -37,7 +38,7 @@ def accepted(source: Path) -> list[Path]:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--provider", "openia"], "no adapter is known for provider 'openia'"),
+        (["--provider", "openia"], "no adapter is known for provider 'openia' (did you mean 'openai'?)"),
         (["--profile", "work"], "no credential profile 'work'"),
         ([], "no API key is known"),
         (["--provider", "openai-compatible"], "no address is known"),
@@ -204,6 +205,41 @@ def test_doctor_goes_on_where_the_store_cannot_be_opened(
     assert "GROUPAGE_STORE" in found["store"]["hint"]
     assert "provider openai" in found
     assert "GROUPAGE_LOG_LEVLE" in found["settings"]["detail"]
+
+
+def test_tables_show_brackets_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    Console(as_json=False).table("a [b]", ("", ""), [("pip install 'groupage[embedded]'", "[red]no[/red] [/]")])
+    shown = capsys.readouterr().out
+    assert "a [b]" in shown
+    assert "groupage[embedded]" in shown
+    assert "[red]no[/red] [/]" in shown
+
+
+@pytest.mark.parametrize(
+    ("command", "missing", "hint"),
+    [
+        (["emulator", "--state", "emulated"], "uvicorn", "pip install 'groupage[emulator]'"),
+        (["demo"], "uvicorn", "pip install 'groupage[openai,emulator,embedded]'"),
+        (["demo"], "openai", "pip install 'groupage[openai,emulator,embedded]'"),
+    ],
+)
+def test_what_an_extra_brings_is_named_where_it_is_missing(
+    source: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+    missing: str,
+    hint: str,
+) -> None:
+    monkeypatch.chdir(source.parent)
+    for name in [each for each in sys.modules if f"{each}.".startswith((f"{missing}.", "groupage.emulator.server."))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert entry.run(command) == 2
+    said = capsys.readouterr().err
+    assert f"{missing} is not installed" in said
+    assert hint in said
+    assert "Traceback" not in said
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
