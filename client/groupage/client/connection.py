@@ -13,7 +13,8 @@ from datetime import timedelta
 from typing import Any
 
 from groupage.client.config import ClientSettings, temporal_connect_config
-from groupage.client.local_server import find_local_server, make_state_folder
+from groupage.client.local_server import find_local_server
+from groupage.client.state_folder import make_state_folder
 from groupage.schemas.errors import GroupageError, UsageError
 from groupage.schemas.signals import TASK_QUEUE
 from groupage.store.deployment import deployment_owner

@@ -14,7 +14,6 @@ Starting and stopping are in `groupage.workers.embedded`; a client only looks.
 """
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
@@ -23,8 +22,6 @@ import sys
 from collections.abc import Generator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-
-from groupage.schemas.errors import UsageError
 
 HOST = "127.0.0.1"
 
@@ -102,19 +99,6 @@ def process_started(pid: int) -> str | None:
     asked = ["/bin/ps", "-o", "lstart=", "-p", str(pid)]
     listed = subprocess.run(asked, capture_output=True, text=True, check=False)  # noqa: S603 - fixed words and a number
     return listed.stdout.strip() or None
-
-
-def make_state_folder(path: Path) -> None:
-    """Make a folder of the state directory, or the directory itself. UsageError where it cannot be written to."""
-    try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not os.access(path, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except OSError as error:
-        raise UsageError(
-            f"cannot write to {path}: {error.strerror or error}",
-            hint="name a directory that can be written: the setting state_dir (GROUPAGE_STATE_DIR)",
-        ) from error
 
 
 def take_lock(path: Path, *, shared: bool = False) -> int | None:

@@ -30,12 +30,12 @@ from groupage.client.local_server import (
     ServerFiles,
     find_local_server,
     is_running,
-    make_state_folder,
     process_started,
     read_record,
     take_lock,
     try_lock,
 )
+from groupage.client.state_folder import make_state_folder
 from groupage.schemas.errors import GroupageError
 from groupage.schemas.signals import SEARCH_ATTRIBUTES
 from groupage.workers import server_launcher

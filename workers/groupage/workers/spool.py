@@ -8,7 +8,8 @@ import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
-from groupage.client.local_server import make_state_folder, try_lock
+from groupage.client.local_server import try_lock
+from groupage.client.state_folder import make_state_folder
 
 LOCK_NAME = ".lock"
 

@@ -19,7 +19,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import structlog
-from groupage.client.local_server import ServerFiles, make_state_folder, try_lock
+from groupage.client.local_server import ServerFiles, try_lock
+from groupage.client.state_folder import make_state_folder
 from groupage.schemas.signals import BATCH_JOB, PROVIDER_BATCH
 from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client
