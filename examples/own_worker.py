@@ -26,7 +26,7 @@ async def main() -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     # workflows=[...] and activities=[...] of your own go here; the plugin adds Groupage's.
     async with Worker(client, task_queue=task_queue):
-        print(f"listening on task queue {task_queue}; stop with Ctrl-C")
+        print(f"listening on task queue {task_queue}; stop with Ctrl-C", flush=True)
         await stop.wait()
 
 

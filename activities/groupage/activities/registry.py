@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from difflib import get_close_matches
 
 from groupage.activities.intents import Window
 from groupage.activities.providers.base import BatchProvider, traits_of
@@ -111,8 +112,10 @@ class Context:
         factory = ADAPTERS.get(_dialect(load_catalog(settings.catalog), settings.kind or name))
         if factory is None:
             usable = ", ".join(_usable(load_catalog(settings.catalog)))
+            likely = get_close_matches(settings.kind or name, self.known_providers(), n=1)
+            meant = f" (did you mean {likely[0]!r}?)" if likely else ""
             raise ProviderError(
-                f"no adapter is known for provider {name!r}",
+                f"no adapter is known for provider {name!r}{meant}",
                 error_class=ErrorClass.account,
                 code="unknown_provider",
                 hint=f"use one of {usable}, or set the provider's kind to one of them, or describe it in a catalog",

@@ -227,7 +227,7 @@ def jobs(
     return list_jobs(tenant, limit=limit, as_json=as_json)
 
 
-@app.command()
+@app.command(short_help="End what carries our tag at the provider and no job needs.")
 def sweep(
     provider: Provider = "openai",
     profile: Profile = "default",
@@ -294,14 +294,19 @@ def demo(
 
 
 @app.command()
-def doctor(as_json: Json = False) -> int:
+def doctor(
+    provider: Annotated[
+        str | None, typer.Option(help="Of the providers only this one, or one profile: openai/search.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
     """Check server, store, credentials, workers and clock."""
     from groupage.cli.doctor import run_doctor
 
-    return run_doctor(as_json=as_json)
+    return run_doctor(provider, as_json=as_json)
 
 
-@app.command()
+@app.command(short_help="What is known of the providers, and from where.")
 def catalog(
     provider: Annotated[str | None, typer.Argument(metavar="[PROVIDER]", help="Only this one, in full.")] = None,
     model: Annotated[str, typer.Option(help="As it is for this model.")] = "",
@@ -313,7 +318,11 @@ def catalog(
     return show_catalog(provider, model, as_json=as_json)
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    add_help_option=False,
+    short_help="Run the emulated provider (--help: its options).",
+)
 def emulator(context: typer.Context) -> int:
     """Run the emulated provider; options as `python -m groupage.emulator`."""
     from groupage.cli.serve import run_emulator

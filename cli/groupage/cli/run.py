@@ -240,6 +240,8 @@ async def _run_to_end(
         manifest, _ = await handing_in.start(stack)
         job = Job(stack.connection, stack.store, manifest.tenant, manifest.key)
         console.say(f"job {job.tenant}/{job.key}: {manifest.requests:,} requests to {manifest.provider}")
+        if not manifest.requests:
+            console.hint("the input has no request: the job ends at once, with an empty output")
         if job.url:
             console.say(f"Web UI while this runs: {job.url}")
         summary = await follow(job, console)

@@ -10,7 +10,8 @@
     temporal.db   SQLite
     server.out    what the server said when it started; server.log: its warnings
 
-Starting and stopping are in `groupage.workers.embedded`; a client only looks.
+Starting and stopping are in `groupage.workers.embedded`; a client only looks. The standard library only: the launcher reads
+this file by its path.
 """
 
 import contextlib

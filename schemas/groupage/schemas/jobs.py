@@ -36,11 +36,11 @@ class JobPolicy(Written):
     """Provider batches of the job that run at once."""
     canary_requests: int = Field(0, ge=0)
     """If not 0: so many requests run first, alone; if most fail, the job asks before it sends the rest."""
-    max_failed_share: float = Field(0.5, gt=0, le=1)
+    max_failed_share: float = Field(0.5, gt=0, le=1, allow_inf_nan=False)
     """Share of permanent failures in the first shard above which the job asks."""
     settle: Duration = timedelta(minutes=30)
     """How long a cancelled batch may take to end (25 minutes were seen, docs/cases.md PO-15)."""
-    safety_factor: float = Field(1.5, ge=1, le=10)
+    safety_factor: float = Field(1.5, ge=1, le=10, allow_inf_nan=False)
     """Escalation reckons sync work to take this times as long as computed."""
     escalate: bool = True
     """False: never send by sync; what the batches leave unanswered at the deadline ends expired."""

@@ -190,7 +190,7 @@ class Store:
         # obstore appends a Rust debug dump after a blank line; the first line says it all.
         reason = (str(error).strip().split("\n", 1)[0] or type(error).__name__)[:400]
         return StoreError(
-            f"could not {verb} {key} in {self.url}: {reason}",
+            f"could not {verb} {f'{key} in ' if key else ''}{self.url}: {reason}",
             hint="check the store's URL, its credentials and that it can be reached",
         )
 

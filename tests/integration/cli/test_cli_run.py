@@ -279,4 +279,5 @@ def test_an_empty_input_is_a_finished_empty_job(groupage: Commands, tmp_path: Pa
     done = groupage.run(source, output)
     assert done.returncode == 0, done.stderr
     assert output.read_bytes() == b""
+    assert "the input has no request" in done.stderr
     assert groupage.emulator.status()["batches"] == []

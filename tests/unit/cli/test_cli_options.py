@@ -72,6 +72,8 @@ def test_options_become_a_policy() -> None:
         ({"labels": ["team"]}, "--label"),
         ({"labels": ["a=1", "a=2"]}, "twice"),
         ({"policy": ["nothing=1"]}, "nothing"),
+        ({"policy": ["safety_factor=nan"]}, "--policy safety_factor nan: Input should be a finite number"),
+        ({"policy": ["max_failed_share=nan"]}, "--policy max_failed_share nan: Input should be a finite number"),
         ({"policy": ["window=many"]}, "--policy window"),
         ({"max_rounds": 0}, "--max-rounds"),
         ({"max_cost_usd": -1.0}, "--max-cost"),
@@ -180,6 +182,13 @@ HEAVY = (
     "google.cloud.aiplatform_v1", "google.cloud.storage", "google.cloud.bigquery", "httpx", "httpx2", "requests",
     "groupage.activities", "groupage.workers", "groupage.workflows", "groupage.store", "groupage.emulator",
 )  # fmt: skip
+
+
+def test_help_tells_of_every_command_in_whole_sentences(capsys: pytest.CaptureFixture[str]) -> None:
+    entry.run(["--help"])
+    commands = capsys.readouterr().out.partition("Commands:")[2]
+    assert "emulator" in commands
+    assert "..." not in commands
 
 
 def test_help_loads_nothing_heavy() -> None:

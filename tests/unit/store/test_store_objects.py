@@ -141,6 +141,8 @@ def test_errors_of_a_store_that_cannot_be_reached_hold_no_secret() -> None:
     )
     with pytest.raises(StoreError) as caught:
         store.get("k")
+    with pytest.raises(StoreError, match="could not list s3://"):
+        list(store.list(""))
     text = f"{caught.value} {store!r}"
     assert "could not read k" in text
     assert "s3cr3t" not in text
