@@ -103,7 +103,7 @@ async def sweep_orphans(context: Context, request: SweepOrphans) -> Swept:
         verdicts = [(remote, *judge(remote, known, now=datetime.now(UTC), grace=grace)) for remote in found]
         cancelled: list[str] = []
         failed: list[str] = []
-        deleted = 0
+        deleted: list[str] = []
         for remote, verdict, why in verdicts:
             if verdict not in {Verdict.cancel, Verdict.delete} or (
                 verdict is Verdict.delete and not request.delete_files
@@ -115,7 +115,7 @@ async def sweep_orphans(context: Context, request: SweepOrphans) -> Swept:
             elif verdict is Verdict.cancel:
                 cancelled.append(f"{remote.id} ({remote.tag}): {why}")
             else:
-                deleted += 1
+                deleted.append(f"{remote.id} ({remote.tag}): {why}")
             if not request.dry_run:
                 activity.logger.warning("sweep: %s %s %s (%s): %s", verdict, remote.kind, remote.id, remote.tag, why)
     stranded = [f"{remote.id} ({remote.tag}): {why}" for remote, verdict, why in verdicts if verdict is Verdict.tell]
@@ -124,7 +124,8 @@ async def sweep_orphans(context: Context, request: SweepOrphans) -> Swept:
         batches=batches,
         files=len(found) - batches,
         cancelled=cancelled[:SWEPT_SHOWN],
-        deleted=deleted,
+        deleted=len(deleted),
+        deleted_files=deleted[:SWEPT_SHOWN],
         stranded=stranded[:SWEPT_SHOWN],
         failed=failed[:SWEPT_SHOWN],
     )

@@ -8,7 +8,7 @@ from groupage.cli.console import Console, cost, money
 from groupage.cli.files import check_output
 from groupage.cli.options import STDIN, positive_duration, split_key
 from groupage.cli.process import run_until_signal
-from groupage.cli.progress import EXIT_CODES, follow, status_line
+from groupage.cli.progress import EXIT_CODES, follow, remains, status_line
 from groupage.cli.run import tell_end, write_results
 from groupage.cli.settings import command_settings
 from groupage.client import Groupage, Job
@@ -30,6 +30,9 @@ _DECIDED = {
     Decision.accept: "it sends nothing more and finishes with what is there",
     Decision.abort: "it stops what runs, keeps what is answered, and ends as cancelled",
 }
+
+
+_REMAINS = {"maybe_paid_twice", "unsettled", "left_behind", "quarantined", "unreadable", "count_mismatches"}
 
 
 class _Command:
@@ -83,6 +86,8 @@ def show_status(tenant: str, key: str, *, as_json: bool) -> int:
         if status.state.ended:
             # Health is about what may still come.
             told["health"] = None
+        if summary is not None:
+            told |= summary.model_dump(mode="json", include=_REMAINS)
         if as_json:
             command.console.data(told)
             return 0
@@ -97,6 +102,7 @@ def show_status(tenant: str, key: str, *, as_json: bool) -> int:
             ("task queue", queue),
             ("why", status.reason),
             *(("trouble", text) for text in shown(troubles)),
+            *(("note", text) for text in (remains(summary) if summary is not None else ())),
             ("next", status.next_step),
         ]
         command.console.table("", ("", ""), [row for row in rows if row[1]])

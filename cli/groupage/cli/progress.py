@@ -193,6 +193,12 @@ def summary_lines(summary: Summary) -> list[str]:
     if summary.reason:
         lines.append(f"why: {summary.reason}")
     lines += [f"{n:,} × {error}" for error, n in summary.error_messages or summary.top_errors]
+    return lines + remains(summary)
+
+
+def remains(summary: Summary) -> list[str]:
+    """What of an ended job a person may have to look after: money in doubt, odd lines, what was left at the provider."""
+    lines = []
     if summary.maybe_paid_twice:
         lines.append(f"{summary.maybe_paid_twice:,} requests may have been paid for twice: {_doubtful(summary)}")
     if summary.quarantined:

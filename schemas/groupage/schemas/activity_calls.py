@@ -238,6 +238,7 @@ class Swept(Message):
     files: int = 0
     cancelled: list[str] = Field(default_factory=list)
     deleted: int = 0
+    deleted_files: list[str] = Field(default_factory=list)
     stranded: list[str] = Field(default_factory=list)
     """Live batches of jobs that were accepted, have not ended, and that no workflow runs: start the job again."""
     failed: list[str] = Field(default_factory=list)

@@ -175,10 +175,13 @@ async def test_the_sweep_ends_what_a_finished_job_left(world, emulator):
     finish(world, shard)
     told = await sweep(world, dry_run=True)
     assert [entry.split(" ")[0] for entry in told.cancelled] == [done.batch_id]
+    assert [entry.split(" ")[0] for entry in told.deleted_files] == done.input_files
+    assert told.deleted_files[0].endswith(": its job is finished")
     assert emulator.state()["batches_live"] == 1, "a dry run does nothing"
 
     swept = await sweep(world)
     assert (swept.batches, swept.files, swept.deleted) == (1, 1, 1)
+    assert swept.deleted_files == told.deleted_files
     assert emulator.state()["batches"][0]["status"] in {"cancelling", "cancelled"}
     assert emulator.state()["files"] == []
     assert (await sweep(world)).deleted == 0

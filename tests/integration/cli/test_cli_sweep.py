@@ -30,6 +30,10 @@ def test_a_batch_whose_job_is_unknown_is_cancelled_and_its_file_deleted(groupage
     dry = groupage.call("sweep", "--grace", "0s", "--dry-run", "--json")
     told = json.loads(dry.stdout)
     assert (len(told["cancelled"]), told["deleted"]) == (1, 1), dry.stderr
+    [file] = groupage.emulator.status()["files"]
+    assert [told_of.partition(" ")[0] for told_of in told["deleted_files"]] == [file["id"]]
+    shown = groupage.call("sweep", "--grace", "0s", "--dry-run").stderr
+    assert f"file {file['id']} (" in shown
     assert groupage.emulator.status()["files"], "a dry run must end nothing"
 
     done = groupage.call("sweep", "--grace", "0s")
