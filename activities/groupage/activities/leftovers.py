@@ -75,8 +75,9 @@ def _without_results(store: Store, job: JobRef, round_: int, shard: int) -> tupl
     """
     at = (job.tenant, job.key, round_, shard)
     refused = read_refusal(store, job, round_, shard)
-    # What is wrong with a file is wrong with a line of it, and nobody knows with which: none is at fault yet.
-    at_fault = refused is not None and refused.error_class is not ErrorClass.invalid
+    # What is wrong with a file is wrong with a line of it, and nobody knows with which: none is at fault yet. The less
+    # where nobody knows what is wrong.
+    at_fault = refused is not None and refused.error_class not in {ErrorClass.invalid, ErrorClass.unknown}
     error_class = refused.error_class if refused is not None and at_fault else ErrorClass.not_sent
     members = np.setdiff1d(read_members(store, *at), read_flushed(store, *at).answered)
     return members, np.full(len(members), ERROR_CLASS_CODE[error_class], np.uint8)

@@ -58,7 +58,7 @@ from groupage.store.shards import (
     write_shard,
 )
 
-CUT = frozenset({ErrorClass.too_large, ErrorClass.invalid})
+CUT = frozenset({ErrorClass.too_large, ErrorClass.invalid, ErrorClass.unknown})
 """Refusals after which a shard is cut in halves."""
 
 _ANSWERED, _UNEXPLAINED = 1, 2
@@ -209,8 +209,8 @@ def _note_answered(store: Store, call: PlanRound, plan: RoundPlan, stop: threadi
 
 
 def _ceiling(store: Store, call: PlanRound, routes: Routes) -> Ceiling:
-    """Half of the largest shard of the previous round that was refused as too large (QU-07), or as invalid for a line
-    that nobody named, where the job found one.
+    """Half of the largest shard of the previous round that was refused as too large (QU-07), or for a line that
+    nobody named or a reason that nobody knows, where the job found one.
 
     The cut starts from what was refused, not from the provider's limit: the same bytes are never sent
     again. A single request that was refused as too large cannot be cut: it is marked so in `routes`.

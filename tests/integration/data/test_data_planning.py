@@ -321,6 +321,15 @@ async def test_a_shard_without_results_counts_by_its_refusal_else_as_not_sent(wo
     assert [world.members(1, shard) for shard in range(4)] == [[5, 6], [7, 8], [9], [10, 11, 12, 13, 14]]
 
 
+def test_a_shard_that_failed_as_a_whole_for_a_reason_that_nobody_knows_goes_again_in_halves(world):
+    world.requests(10)
+    world.plan()
+    refusal = BatchError(error_class=ErrorClass.unknown, code="bad", message="your organisation is not allowed")
+    world.store.put_message(keys.shard_object(world.job.tenant, world.job.key, 0, 0, "refused.json"), refusal)
+    plan = world.plan(1, actions={ErrorClass.not_sent: RESUBMIT}, limits_factor=0.5)
+    assert (plan.batch_shards, plan.requests, plan.given_up) == (2, 10, 0)
+
+
 def test_promise_3_answers_that_a_dead_sync_shard_flushed_are_not_sent_again(world):
     world.requests(4)
     world.plan(first_route=Route.sync)

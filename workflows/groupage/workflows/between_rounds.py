@@ -137,6 +137,8 @@ def _actions(
     if ErrorClass.not_sent in actions:
         # The store may know members of a refused shard by the class of the refusal: none of them was sent.
         actions |= dict.fromkeys(current.refused, actions[ErrorClass.not_sent])
+        if current.unexplained:
+            actions.setdefault(ErrorClass.unknown, actions[ErrorClass.not_sent])
         if is_barren(current.cut + (current.unexplained if memory.cutting else 0), current.batch_shards):
             actions[ErrorClass.not_sent] = FailureAction.give_up
     return actions
