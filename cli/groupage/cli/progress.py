@@ -126,7 +126,8 @@ def estimate_line(status: JobStatus) -> str:
     if not status.requests or status.state in {JobState.accepted, JobState.preparing}:
         return ""
     estimate = cost(status.estimated_cost_usd, status.unpriced, status.requests)
-    return f"estimate by batch: {estimate}, if every request uses its whole output limit"
+    limits = ", if every request uses its whole output limit" if status.estimated_cost_usd is not None else ""
+    return f"estimate by batch: {estimate}{limits}"
 
 
 async def follow(job: Job, console: Console) -> Summary:
