@@ -294,11 +294,16 @@ def demo(
 
 
 @app.command()
-def doctor(as_json: Json = False) -> int:
+def doctor(
+    provider: Annotated[
+        str | None, typer.Option(help="Of the providers only this one, or one profile: openai/search.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
     """Check server, store, credentials, workers and clock."""
     from groupage.cli.doctor import run_doctor
 
-    return run_doctor(as_json=as_json)
+    return run_doctor(provider, as_json=as_json)
 
 
 @app.command(short_help="What is known of the providers, and from where.")

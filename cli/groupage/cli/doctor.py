@@ -21,7 +21,7 @@ from groupage.client.local_server import find_local_server
 from groupage.schemas.errors import GroupageError
 from groupage.schemas.ids import JOB_LENGTH, OWNER_LENGTH
 from groupage.store.objects import Store, open_store
-from groupage.workers.credentials import provider_address
+from groupage.workers.credentials import has_key, provider_address, providers_set
 from groupage.workers.embedded import find_binary
 from groupage.workers.namespace import missing_search_attributes
 from groupage.workers.settings import Settings
@@ -44,12 +44,12 @@ class Finding:
     hint: str = ""
 
 
-def run_doctor(*, as_json: bool) -> int:
+def run_doctor(provider: str | None, *, as_json: bool) -> int:
     """0 if nothing is wrong, else 1."""
     console = Console(as_json=as_json)
     configure_logging("error", "console", tracebacks=False)
     settings = load_settings(Settings)
-    findings = run_until_signal(lambda: examine(settings), say=console.say, on_stop=lambda: "stopped")
+    findings = run_until_signal(lambda: examine(settings, provider), say=console.say, on_stop=lambda: "stopped")
     if as_json:
         console.data([asdict(each) for each in findings])
     else:
@@ -60,8 +60,8 @@ def run_doctor(*, as_json: bool) -> int:
     return int(any(each.verdict == "wrong" for each in findings))
 
 
-async def examine(settings: Settings) -> list[Finding]:
-    """All checks, in the order in which a person would mend things."""
+async def examine(settings: Settings, provider: str | None = None) -> list[Finding]:
+    """All checks, in the order in which a person would mend things. `provider`, or `provider/profile`: of these only it."""
     file = config_file()
     findings = [Finding("settings", "ok", f"{file or 'environment and defaults'}; state in {settings.state_dir}")]
     own = [given.api_key_env for given in settings.providers.values()]
@@ -70,7 +70,8 @@ async def examine(settings: Settings) -> list[Finding]:
     if store is not None:
         await _temporal(settings, store, findings)
     # Providers are asked without the store: one that cannot be opened must not hide what they say.
-    await _providers(settings, store or open_store("memory://"), findings)
+    names = [provider] if provider else providers_set(settings)
+    await _providers(settings, names, store or open_store("memory://"), findings)
     return findings
 
 
@@ -164,11 +165,11 @@ async def _workers(connection: Connection, findings: list[Finding]) -> None:
             findings.append(Finding(name, "note", f"nobody polls task queue {connection.task_queue}", hint))
 
 
-async def _providers(settings: Settings, store: Store, findings: list[Finding]) -> None:
+async def _providers(settings: Settings, names: list[str], store: Store, findings: list[Finding]) -> None:
     """Look for a batch that is not there: this shows address, key and permission, and costs nothing."""
     context = Context(settings.activity_settings(None), store=store)
     try:
-        for name in settings.providers or ("openai",):
+        for name in names:
             await _provider(settings, context, name, findings)
     finally:
         await context.close()
@@ -182,7 +183,10 @@ async def _provider(settings: Settings, context: Context, name: str, findings: l
         began = time.monotonic()
         adapter = context.provider(provider, profile or DEFAULT_PROFILE)
         await adapter.find(nobody, since=datetime.now(UTC), not_ids=())
-        return f"answers and takes the credentials ({time.monotonic() - began:.1f} s)"
+        took = f"{time.monotonic() - began:.1f} s"
+        if not has_key(settings, provider, profile or DEFAULT_PROFILE):
+            return f"answers; no key is set, and none was asked for ({took})"
+        return f"answers and takes the credentials ({took})"
 
     if await _guarded(f"provider {name}", findings, work):
         await _clock(provider_address(settings, provider, profile or DEFAULT_PROFILE) or "", name, findings)

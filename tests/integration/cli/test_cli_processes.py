@@ -159,6 +159,10 @@ def test_doctor_names_what_is_wrong_and_shows_no_key(groupage: Commands) -> None
     # The emulated provider sends no Date header at this address: nothing to judge the clock by is no fault.
     assert verdicts.pop("clock") in {"ok", "note"}
     assert verdicts == {"settings": "ok", "store": "ok", "temporal": "ok", "provider openai": "ok"}
+    del groupage.environment["OPENAI_API_KEY"]
+    open_to_all = json.loads(groupage.call("doctor", "--json").stdout)
+    (found,) = [each for each in open_to_all if each["check"] == "provider openai"]
+    assert (found["verdict"], "no key is set" in found["detail"]) == ("ok", True)
     groupage.emulator.stop()
     groupage.environment |= {"OPENAI_API_KEY": "sk-secret"}
     ill = groupage.call("doctor")

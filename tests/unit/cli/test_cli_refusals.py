@@ -242,6 +242,41 @@ def test_what_an_extra_brings_is_named_where_it_is_missing(
     assert "Traceback" not in said
 
 
+def test_doctor_asks_all_whose_variables_are_set_or_the_one_that_is_named(
+    source: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del source
+    known = ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "LITELLM_BASE_URL")
+    for name in (*known, "GROUPAGE_VERTEX_DATA", "GROUPAGE_BEDROCK_BUCKET"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GROUPAGE_PROVIDERS", '{"litellm": {"base_url": "http://127.0.0.1:9/v1"}}')
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("GROUPAGE_BEDROCK_ROLE_ARN", "arn")
+
+    def checked(*more: str) -> list[str]:
+        entry.run(["doctor", "--json", *more])
+        checks = [each["check"] for each in json.loads(capsys.readouterr().out)]
+        return [each.removeprefix("provider ") for each in checks if each.startswith("provider ")]
+
+    assert checked() == ["litellm", "anthropic", "bedrock"]
+    assert checked("--provider", "anthropic") == ["anthropic"]
+    monkeypatch.delenv("GROUPAGE_PROVIDERS")
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "GROUPAGE_BEDROCK_ROLE_ARN"):
+        monkeypatch.delenv(name)
+    assert checked() == ["openai"]
+
+
+def test_a_variable_that_a_profile_names_and_nobody_sets_is_refused_at_any_address(
+    source: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("GROUPAGE_PROVIDERS", '{"openai/search": {"api_key_env": "SEARCH_OPENAI_KEY"}}')
+    assert entry.run(["run", str(source), "--profile", "search", "--model", "m", "--key", "k"]) == 2
+    assert "set SEARCH_OPENAI_KEY" in capsys.readouterr().err
+    assert accepted(source) == []
+
+
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.run(["--version"]) == 0
     assert capsys.readouterr().out == f"groupage {version('groupage')}\n"

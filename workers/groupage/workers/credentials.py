@@ -18,6 +18,9 @@ _NEED_ADDRESS = frozenset({"openai", "azure"})
 _ALSO = {"gemini": ("GOOGLE_API_KEY",)}
 """Further variables that a key may stand in; these SDKs want a key wherever their server is."""
 
+_OWN = {"bedrock": ("GROUPAGE_BEDROCK_BUCKET", "GROUPAGE_BEDROCK_ROLE_ARN"), "vertex": ("GROUPAGE_VERTEX_DATA",)}
+"""What tells that somebody means them: the clouds' own variables are there for much else."""
+
 
 def _facts(settings: Settings, provider: str, profile: str) -> ProviderFacts | None:
     given = settings.activity_settings(None).provider(provider, profile)
@@ -34,6 +37,28 @@ def provider_address(settings: Settings, provider: str, profile: str) -> str | N
         return None
     named = (os.environ.get(each.value) for each in (facts.base_url_env, facts.root_env) if each is not None)
     return next(filter(None, named), None) or (facts.base_url.value if facts.base_url else None)
+
+
+def providers_set(settings: Settings) -> list[str]:
+    """Whom somebody has set up here: the profiles in the settings, and whose usual variables are there; else OpenAI."""
+    found = dict.fromkeys(settings.providers)
+    catalog = load_catalog(settings.catalog)
+    for name in catalog.providers:
+        facts = catalog.get(name)
+        told_by = [facts.api_key_env, facts.base_url_env, facts.root_env] if facts else []
+        variables = [each.value for each in told_by if each is not None]
+        if any(os.environ.get(each) for each in (*variables, *_ALSO.get(name, ()), *_OWN.get(name, ()))):
+            found.setdefault(name)
+    return list(found) or ["openai"]
+
+
+def has_key(settings: Settings, provider: str, profile: str) -> bool:
+    """False where an OpenAI-shaped server is spoken to without one; the other SDKs do not go without credentials."""
+    given = settings.activity_settings(None).provider(provider, profile)
+    facts = _facts(settings, provider, profile)
+    if given is None or facts is None or facts.dialect != "openai" or given.api_key:
+        return True
+    return bool(secret_of(provider, given.api_key_env or (facts.api_key_env.value if facts.api_key_env else "")))
 
 
 def check_provider(settings: Settings, store: Store, provider: str, profile: str) -> None:
@@ -62,7 +87,11 @@ def check_provider(settings: Settings, store: Store, provider: str, profile: str
             f"provider {provider}: the address {address!r}{_told_by(facts, given, address)} is none; nothing was sent",
             hint=f"write https://{address.partition('://')[2] or address}, or http:// for a server without TLS",
         )
-    if given is None or facts is None or not facts.needs_key.value or facts.base_url is None:
+    if given is None or facts is None:
+        return
+    usual_address = facts.base_url.value if facts.base_url else None
+    # A profile that names a variable means that one, wherever its server is.
+    if not given.api_key_env and (not facts.needs_key.value or usual_address is None):
         return
     usual = facts.api_key_env.value if facts.api_key_env else ""
     variables = [given.api_key_env] if given.api_key_env else [usual, *_ALSO.get(facts.dialect, ())]
@@ -70,7 +99,7 @@ def check_provider(settings: Settings, store: Store, provider: str, profile: str
         keys = [given.api_key, *(secret_of(provider, variable) for variable in variables)]
     except ProviderError as error:
         raise UsageError(f"{error}; nothing was sent", hint=error.hint) from error
-    anywhere = facts.dialect in _ALSO or address == facts.base_url.value
+    anywhere = bool(given.api_key_env) or facts.dialect in _ALSO or address == usual_address
     if anywhere and not any(keys):
         raise UsageError(
             f"provider {provider}: no API key is known; nothing was sent",

@@ -25,7 +25,8 @@ def read_address(name: str, settings: ProviderSettings, dialect: Compatibility) 
         )
     key_env = settings.api_key_env or dialect.api_key_env
     api_key = settings.api_key or secret_of(name, key_env)
-    if not api_key and dialect.needs_key and base_url == dialect.base_url:
+    # A profile that names a variable means that one, wherever its server is.
+    if not api_key and (settings.api_key_env or (dialect.needs_key and base_url == dialect.base_url)):
         raise ProviderError(
             f"provider {name}: no API key is known",
             error_class=ErrorClass.account,

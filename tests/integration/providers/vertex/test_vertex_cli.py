@@ -67,8 +67,7 @@ def test_portable_and_native_requests_are_all_answered_once_in_spite_of_faults(
 
 
 def test_doctor_asks_for_a_job_that_does_not_exist(commands: Commands) -> None:
-    commands.environment["GROUPAGE_PROVIDERS__VERTEX__KIND"] = "vertex"
-    done = commands.call("doctor", "--json")
+    done = commands.call("doctor", "--json", "--provider", "vertex")
     assert {f["check"]: f["verdict"] for f in json.loads(done.stdout)}["provider vertex"] == "ok"
     assert commands.emulator.status()["calls"] == {"batches.list": 1}
     del commands.environment["GOOGLE_CLOUD_LOCATION"]
