@@ -125,3 +125,19 @@ def test_a_worker_without_the_sdk_asks_and_says_how_to_install_it(groupage: Comm
     assert status["state"] == "needs_decision", status
     assert "the SDK of anthropic cannot be imported" in status["reason"]
     assert "pip install 'groupage[anthropic]'" in status["reason"]
+
+
+def test_where_every_batch_fails_as_a_whole_the_question_and_the_end_are_in_the_providers_words(
+    groupage: Commands, address: str
+) -> None:
+    del address
+    words = "Your organisation is not allowed"
+    groupage.emulator.set_faults({"batches": [{"effect": "fail", "code": "bad", "message": words}]})
+    submitted = groupage.call("submit", groupage.write_input(range(6)), "--key", "k", "--poll", "500ms")
+    assert submitted.returncode == 0, submitted.stderr
+    status = until(groupage, "k", lambda status: status["state"] == "needs_decision")
+    assert "fails every batch of this job as a whole" in status["reason"]
+    assert words in status["reason"]
+    assert groupage.call("decide", "k", "accept", "--no-worker").returncode == 0
+    until(groupage, "k", lambda status: status["state"] == "failed")
+    assert f"6 × unknown/bad: {words}" in groupage.call("results", "k", "-o", groupage.directory / "out").stderr
