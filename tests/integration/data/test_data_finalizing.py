@@ -158,7 +158,7 @@ async def test_CO_01_money_paid_without_a_delivered_answer_is_waste_of_its_own(w
     world.plan()
     nameless = orjson.loads(ok(world.wire(0)))
     del nameless["custom_id"]
-    await world.collect([ok(world.wire(0)), ok(world.wire(0)), ok(world.wire(1)), orjson.dumps(nameless)])
+    await world.collect([ok(world.wire(0)), ok(world.wire(0), "another"), ok(world.wire(1)), orjson.dumps(nameless)])
     summary = finalize(world)
     assert (summary.cost_usd, summary.waste_usd, summary.quarantined) == (2 * ONE, 2 * ONE, 1)
     ledger = pq.read_table(world.spool.parent / "store" / keys.ledger(world.job.tenant, world.job.key))
