@@ -35,6 +35,8 @@ def spool_ranges(
         all_of.model_copy(update={"start": start, "end": end, "directory": f"{all_of.directory}/range-{number}"})
         for number, (start, end) in enumerate(line_ranges(Path(all_of.path), range_bytes))
     ]
+    if not sys.executable:
+        raise ProcessLost("no interpreter to start")
     lines = 0
     with ThreadPoolExecutor(processes, thread_name_prefix="range") as pool, _processes(processes) as idle:
         for done, part in zip(orders, pool.map(lambda one: _ask(idle, one), orders), strict=True):

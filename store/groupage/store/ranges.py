@@ -5,6 +5,8 @@ in the file. So the content, its fingerprint and its refusals are those of a sin
 end may differ.
 """
 
+import errno
+import os
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +34,8 @@ class RangeOrder(Message):
     """What to take in: the lines from `start` to `end`."""
 
     path: str
+    file: tuple[int, int]
+    """Of `file_identity`: the path may name another file by the time that a range of it is read."""
     start: int = 0
     end: int = 0
     directory: str
@@ -87,12 +91,12 @@ def line_ranges(path: Path, size: int) -> Iterator[tuple[int, int]]:
 
 
 def spool_range(order: RangeOrder) -> RangeSpooled:
-    """Take a range in. Raises OSError."""
+    """Take a range in. Raises OSError, also where the path names another file now."""
     directory = Path(order.directory)
     directory.mkdir()
     spooled = SpooledInput(directory, order.provider)
     with (directory / _REFUSED_RAW).open("wb") as raw, _RangeSpooler(order, spooled, raw) as spooler:
-        pieces = _pieces(Path(order.path), order.start, order.end)
+        pieces = _pieces(order)
         lines = spooler.read_lines(
             pieces, order.model, order.endpoint, order.max_line_bytes, lambda _: None, at_start=not order.start
         )
@@ -142,9 +146,20 @@ def _refused_rows(directory: Path) -> Iterator[Rejected]:
             yield Rejected.model_validate_json(row)
 
 
-def _pieces(path: Path, start: int, end: int) -> Iterator[bytes]:
-    with path.open("rb") as file:
+def file_identity(status: os.stat_result) -> tuple[int, int]:
+    """(device, inode)"""
+    return status.st_dev, status.st_ino
+
+
+def _pieces(order: RangeOrder) -> Iterator[bytes]:
+    start, end = order.start, order.end
+    with Path(order.path).open("rb") as file:
+        if file_identity(os.fstat(file.fileno())) != order.file:
+            raise OSError(errno.ESTALE, "another file stands there now", order.path)
         file.seek(start)
-        while start < end and (piece := file.read(min(READ_BYTES, end - start))):
+        while start < end:
+            piece = file.read(min(READ_BYTES, end - start))
+            if not piece:
+                raise OSError(errno.ESTALE, f"the file ends before byte {end} now", order.path)
             start += len(piece)
             yield piece

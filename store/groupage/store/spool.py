@@ -12,7 +12,7 @@ from groupage.schemas.limits import LINE_MAX_BYTES, SEGMENT_BYTES, SEGMENT_REQUE
 from groupage.store.lines import read_chunks
 from groupage.store.parsing import rules_of
 from groupage.store.processes import RANGE_BYTES, WORTH_BYTES, ProcessLost, spool_ranges
-from groupage.store.ranges import RangeOrder, TooManyGroups
+from groupage.store.ranges import RangeOrder, TooManyGroups, file_identity
 from groupage.store.spooled import SpooledInput
 from groupage.store.spooler import Spooler
 
@@ -52,6 +52,7 @@ def spool_requests(
     if processes > 1 and isinstance(source, Path) and source.is_file() and source.stat().st_size >= WORTH_BYTES:
         order = RangeOrder(
             path=str(source),
+            file=file_identity(source.stat()),
             directory=str(directory),
             provider=rules.provider,
             model=model,
@@ -64,8 +65,7 @@ def spool_requests(
             return _by_processes(order, provider, processes, beat)
         except (OSError, ValueError, ProcessLost, TooManyGroups):
             # One process takes everything, also a file whose name is no text; what is wrong with an input, it tells.
-            shutil.rmtree(directory)
-            directory.mkdir()
+            _empty(directory)
     spooled = SpooledInput(directory, provider)
     with Spooler(spooled, rules, segment_requests, segment_bytes) as spooler:
         if isinstance(source, Path):
@@ -91,6 +91,15 @@ def _by_processes(order: RangeOrder, provider: str, processes: int, beat: Callab
         spool_ranges(spooler, order, processes=processes, range_bytes=RANGE_BYTES, beat=beat)
         spooler.finish(beat)
     return spooled
+
+
+def _empty(directory: Path) -> None:
+    """Leaves the folder itself, whose rights its owner chose."""
+    for each in directory.iterdir():
+        if each.is_dir():
+            shutil.rmtree(each)
+        else:
+            each.unlink()
 
 
 def _no_heartbeat(_lines: int) -> None:

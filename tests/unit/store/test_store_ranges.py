@@ -12,7 +12,7 @@ from groupage.schemas.limits import SEGMENT_BYTES, SEGMENT_REQUESTS
 from groupage.store import processes, spool, spooler
 from groupage.store.intake import SpooledInput, spool_requests
 from groupage.store.parsing import rules_of
-from groupage.store.ranges import RangeOrder, join, line_ranges, spool_range
+from groupage.store.ranges import RangeOrder, file_identity, join, line_ranges, spool_range
 from groupage.store.spooler import Spooler
 from store_builders import batch_line, canonical
 
@@ -66,6 +66,7 @@ def test_ranges_of_any_size_join_to_the_whole(tmp_path: Path, name: str, size: i
         for number, (start, end) in enumerate(line_ranges(path, size)):
             order = RangeOrder(
                 path=str(path),
+                file=file_identity(path.stat()),
                 start=start,
                 end=end,
                 directory=str(tmp_path / f"range-{number}"),
@@ -134,6 +135,27 @@ def test_processes_that_end_too_early_leave_it_to_one(
     assert told(by_processes(large, tmp_path / "lost")) == expected
     monkeypatch.setattr(processes.sys, "executable", "/no/such/python")
     assert told(by_processes(large, tmp_path / "missing")) == expected
+    monkeypatch.setattr(processes.sys, "executable", None)
+    assert told(by_processes(large, tmp_path / "embedded")) == expected
+
+
+@pytest.mark.parametrize("replaces", [True, False])
+def test_a_file_that_changes_while_it_is_taken_in_is_no_mixture_of_two(
+    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaces: bool
+) -> None:
+    new = tmp_path / "new.jsonl"
+    new.write_bytes(b"".join(batch_line(f"new-{n}", "another file") + b"\n" for n in range(300)))
+
+    def changed_after_the_cut(path: Path, size: int) -> list[tuple[int, int]]:
+        ranges = list(line_ranges(path, size))
+        if replaces:
+            new.replace(path)
+        else:
+            os.truncate(path, path.stat().st_size - 5000)
+        return ranges
+
+    monkeypatch.setattr(processes, "line_ranges", changed_after_the_cut)
+    assert told(by_processes(large, tmp_path / "two")) == told(alone(large, tmp_path / "alone"))
 
 
 def test_more_models_than_a_job_may_have_are_refused_as_by_one_process(
