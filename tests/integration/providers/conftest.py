@@ -39,6 +39,8 @@ def site(sites: Sites, record: Record, monkeypatch: pytest.MonkeyPatch) -> Site:
     for name, value in site.variables.items():
         monkeypatch.setenv(name, value)
     site.emptied()
+    # A create call may be the first to load the SDK, which takes seconds where much else is done.
+    monkeypatch.setattr("groupage.activities.intents.CREATE_TIMEOUT_MIN_S", 60.0)
     return site
 
 
