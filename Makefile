@@ -25,10 +25,11 @@ demo: $(READY) ## 2,000 requests with injected faults, end to end, nothing to co
 dev: $(READY) ## Temporal with its Web UI and a worker in the foreground
 	$(BIN)/groupage dev
 
-# Most tests wait for servers: more of them at once than cores, one file in one process.
+# Most tests wait for servers: more of them at once than cores, one file in one process. In their own order, because
+# the files with the fewest tests, which would be put last, are those that wait longest.
 JOBS ?= 4
 test: $(READY) ## all tests but the slow chaos runs
-	$(BIN)/python -m pytest -m "not slow" -q -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -m "not slow" -q -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 lint: $(READY) ## ruff, both type checkers, layers
 	$(BIN)/ruff check .
