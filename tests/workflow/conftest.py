@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from groupage.schemas import JobSpec, JobState, JobStatus, Summary
+from groupage.schemas import DecideInput, Decision, JobSpec, JobState, JobStatus, Summary
 from groupage.schemas.ids import job_workflow_id
 from groupage.schemas.limits import PAYLOAD_MAX_BYTES
-from groupage.schemas.signals import BATCH_JOB, QUERY_STATUS, SEARCH_ATTRIBUTES
+from groupage.schemas.signals import BATCH_JOB, QUERY_STATUS, SEARCH_ATTRIBUTES, UPDATE_DECIDE
 from groupage.schemas.states import JOB_TRANSITIONS
 from groupage.workflows import BatchJob, ProviderBatch
 from temporalio.api.enums.v1 import EventType, IndexedValueType, WorkflowTaskFailedCause
@@ -106,6 +106,17 @@ class Jobs:
             if not started.continued_execution_run_id:
                 return histories
             run_id = started.continued_execution_run_id
+
+
+async def decide(handle: WorkflowHandle[Any, Any], decision: str, reason: str = "") -> JobStatus:
+    """Answer a job's question."""
+    argument = DecideInput(decision=Decision(decision), reason=reason)
+    return await handle.execute_update(UPDATE_DECIDE, argument, result_type=JobStatus)
+
+
+async def asked(jobs: Jobs, handle: WorkflowHandle[Any, Any], step_s: float = 60.0) -> JobStatus:
+    """Let time go on until the job asks."""
+    return await jobs.until(handle, lambda s: s.state is JobState.needs_decision, step_s=step_s)
 
 
 def payload_sizes(history: WorkflowHistory) -> list[int]:

@@ -7,32 +7,20 @@ import pytest
 from groupage.schemas import (
     BatchError,
     BatchPhase,
-    DecideInput,
-    Decision,
     ErrorClass,
     Health,
     JobPolicy,
     JobState,
-    JobStatus,
 )
-from groupage.schemas.signals import UPDATE_DECIDE
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.common import SearchAttributeKey
 
+from tests.workflow.conftest import asked, decide
 from tests.workflow.scripted_batch import Script
 from tests.workflow.world import TOKEN
 
 MOSTLY_INVALID = Script(answers=2, rest=ErrorClass.invalid, turnaround_s=60)
 ACCOUNT = BatchError(error_class=ErrorClass.account, code="insufficient_quota", message="out of credit")
-
-
-async def decide(handle, decision: str, reason: str = "") -> JobStatus:
-    argument = DecideInput(decision=Decision(decision), reason=reason)
-    return await handle.execute_update(UPDATE_DECIDE, argument, result_type=JobStatus)
-
-
-async def asked(jobs, handle, step_s: float = 60.0) -> JobStatus:
-    return await jobs.until(handle, lambda s: s.state is JobState.needs_decision, step_s=step_s)
 
 
 async def costly(jobs, world):
@@ -240,53 +228,6 @@ async def test_each_reason_for_which_no_batch_is_taken_is_told_with_how_many_it_
     assert "no such window (2 batches, 20 requests); not while your account" in status.reason
     await decide(handle, "retry")
     assert (await handle.result()).state is JobState.completed
-
-
-BROKEN = BatchError(error_class=ErrorClass.unknown, code="bad", message="Your organisation is not allowed")
-
-
-def broken(r: int, s: int) -> Script:
-    return Script(phase=BatchPhase.failed, error=BROKEN, turnaround_s=10)
-
-
-async def test_where_every_batch_fails_as_a_whole_and_again_a_person_is_asked_in_the_providers_words(jobs, world):
-    world.requests = 30
-    world.script = lambda r, s: broken(r, s) if r < 2 else Script()
-    handle = await jobs.start()
-    status = await asked(jobs, handle)
-    assert "openai fails every batch of this job as a whole and names no request that is at fault" in status.reason
-    assert BROKEN.message in status.reason
-    assert "`groupage decide t/k retry`" in status.next_step
-    await decide(handle, "retry", "mended")
-    summary = await handle.result()
-    assert (summary.state, summary.outcomes) == (JobState.completed, {"succeeded": 30})
-    assert not world.paid_twice()
-
-
-async def test_many_batches_that_fail_as_a_whole_at_one_time_ask_at_once(jobs, world):
-    world.script = broken
-    handle = await jobs.start()
-    await asked(jobs, handle)
-    assert len(world.batches) == 10
-    await decide(handle, "accept")
-    assert (await handle.result()).state is JobState.failed
-
-
-async def test_a_batch_that_fails_as_a_whole_once_goes_again_and_nobody_is_asked(jobs, world):
-    world.requests = 10
-    world.script = lambda r, s: broken(r, s) if r == 0 else Script()
-    summary = await jobs.run()
-    assert (summary.state, summary.outcomes) == (JobState.completed, {"succeeded": 10})
-
-
-async def test_of_batches_that_fail_as_a_whole_for_one_request_the_others_are_answered(jobs, world):
-    world.requests = 10
-    world.script = lambda r, s: broken(r, s) if 3 in world.members[r, s] else Script()
-    summary = await jobs.run()
-    assert (summary.state, summary.outcomes) == (JobState.completed, {"succeeded": 10})
-    # By sync the one is answered too.
-    assert len(world.sync_runs) == 1
-    assert not world.paid_twice()
 
 
 async def test_where_no_batch_is_taken_go_on_cuts_them_until_it_is_known_which_request_is_at_fault(jobs, world):

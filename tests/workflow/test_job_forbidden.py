@@ -4,20 +4,12 @@ be the account.
 
 from datetime import timedelta
 
-from groupage.schemas import DecideInput, Decision, ErrorClass, JobPolicy, JobState, JobStatus
-from groupage.schemas.signals import UPDATE_DECIDE
+from groupage.schemas import ErrorClass, JobPolicy, JobState
 
+from tests.workflow.conftest import asked, decide
 from tests.workflow.scripted_batch import Script
 
 BY_SYNC = {"deadline": timedelta(minutes=10), "policy": JobPolicy(turnaround="1h")}
-
-
-async def decide(handle, decision: str) -> JobStatus:
-    return await handle.execute_update(UPDATE_DECIDE, DecideInput(decision=Decision(decision)), result_type=JobStatus)
-
-
-async def asked(jobs, handle, step_s: float = 60.0) -> JobStatus:
-    return await jobs.until(handle, lambda s: s.state is JobState.needs_decision, step_s=step_s)
 
 
 async def test_promise_10_lines_that_are_refused_for_themselves_fail_and_nobody_is_asked(jobs, world):
@@ -95,3 +87,23 @@ async def test_calls_are_told_that_a_person_has_decided_on_the_requests(jobs, wo
     summary = await handle.result()
     assert (summary.state, summary.outcomes["succeeded"]) == (JobState.completed_with_failures, 40 + 5 * 6)
     assert all(run.forbidden_alone for run in world.sync_runs)
+
+
+async def test_promise_4_a_few_refusals_keep_the_rest_from_no_escalation(jobs, world):
+    world.requests, world.per_shard = 8, 4
+    few = Script(answers=0, rest=ErrorClass.forbidden, turnaround_s=60)
+    world.script = lambda r, s: few if s == 0 else Script(turnaround_s=30 * 86_400, cancel_s=1.0)
+    summary = await jobs.run(deadline=timedelta(hours=12))
+    assert (summary.state, summary.outcomes) == (JobState.completed_with_failures, {"succeeded": 4, "failed": 4})
+    assert world.sync_runs
+
+
+async def test_promise_10_two_refused_in_a_late_round_fail_alone_where_the_job_was_answered(jobs, world):
+    def script(round_: int, shard: int) -> Script:
+        if round_:
+            return Script(answers=0, rest=ErrorClass.forbidden)
+        return Script(answers=8, rest=ErrorClass.expired) if shard == 0 else Script()
+
+    world.script = script
+    summary = await jobs.run(deadline=timedelta(hours=24))
+    assert (summary.state, summary.outcomes) == (JobState.completed_with_failures, {"succeeded": 98, "failed": 2})

@@ -135,7 +135,13 @@ async def run_sync_shard(
         extra = await asyncio.to_thread(runner.not_sent, np.setdiff1d(left, runner.finished()), stopped=stopped)
         results = await asyncio.to_thread(lambda: compact(store, *at, directory=spool, extra=extra))
         report = _report(call, results, started_at, maybe_paid_twice=runner.maybe_paid_twice)
-        report = report.model_copy(update={"phase": _phase(stopped=stopped, error=runner.error), "error": runner.error})
+        report = report.model_copy(
+            update={
+                "phase": _phase(stopped=stopped, error=runner.error),
+                "error": runner.error,
+                "account_said": runner.denial_said,
+            }
+        )
     await asyncio.to_thread(store.put_message, keys.shard_object(*at, REPORT), report)
     await asyncio.to_thread(log.clear)
     return report
@@ -214,6 +220,11 @@ class SyncRunner:
             concurrency=int(self._pace.limit),
             paused_s=round(self._pace.paused_s(time.monotonic()), 1),
         )
+
+    @property
+    def denial_said(self) -> str:
+        """What the last refusal of a single request said; empty if there was none."""
+        return self._denial.message[:FAILURE_MESSAGE_MAX] if self._denial is not None else ""
 
     def finished(self) -> "np.ndarray[tuple[int], np.dtype[np.uint32]]":
         return np.array(sorted(self._done), np.uint32)

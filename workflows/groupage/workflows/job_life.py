@@ -20,6 +20,7 @@ from groupage.schemas.activity_calls import (
     Progress,
     ReadProgress,
 )
+from groupage.schemas.signals import MEMO_QUESTION
 from groupage.workflows.alarm import Alarm
 from groupage.workflows.between_rounds import account_was_cleared, finish_round, plan_next, some_are_unexplained
 from groupage.workflows.calls import failure_of, start
@@ -278,6 +279,8 @@ class JobLife:
         """Children go on, their signals reach the next run by the workflow's id; handlers never wait."""
         self._alarm.cancel()
         await workflow.wait_condition(workflow.all_handlers_finished)
+        # The next run begins without a memo: the same question, asked again, has to be told again.
+        self._m.published.pop(MEMO_QUESTION, None)
         workflow.continue_as_new(self._spec.model_copy(update={"carried": self._m}))
 
     async def _finalize(self) -> Summary:

@@ -307,8 +307,9 @@ def _count_forbidden(current: RoundMemory, report: ShardReport) -> None:
         current.denied += forbidden
     else:
         current.denials = standing_after(current.denials, forbidden, report.answered)
-    if (stopped or current.denials) and not current.denial:
-        current.denial = (report.error.message if report.error is not None else report.account_said)[:TEXT_MAX]
+    if forbidden and not current.denial:
+        told = report.error.message if stopped and report.error is not None else report.account_said
+        current.denial = told[:TEXT_MAX]
 
 
 def _leave_behind(memory: JobMemory, names: list[str]) -> None:

@@ -105,7 +105,7 @@ def ask_about_shards(memory: JobMemory, spec: JobSpec) -> None:
         memory.question = Question.account
         memory.question_text = account_question(spec.provider, current.account_said or current.first_error)
         return
-    _judge_denials(current)
+    _judge_denials(memory, current)
     if current.denied > current.denied_cleared and not memory.forbidden_alone:
         memory.question = Question.denied
         memory.question_text = denied_question(spec.provider, current.denied - current.denied_cleared, current.denial)
@@ -119,9 +119,11 @@ def ask_about_shards(memory: JobMemory, spec: JobSpec) -> None:
         memory.judged = True
 
 
-def _judge_denials(current: RoundMemory) -> None:
-    idle = current.done >= current.next_batch + current.next_sync
-    if is_the_accounts(current.denials, current.answered, idle=idle):
+def _judge_denials(memory: JobMemory, current: RoundMemory) -> None:
+    # A round that was stopped for the sync API judges nothing: what is answered there does, and no question may
+    # keep its rest from going.
+    idle = not current.stopped and current.done >= current.next_batch + current.next_sync
+    if is_the_accounts(current.denials, memory.answered, idle=idle):
         current.denied += current.denials
         current.denials = 0
 
@@ -131,7 +133,8 @@ def none_is_taken(memory: JobMemory) -> bool:
     current = memory.current
     return (
         current is not None
-        and _none_got_through(memory)
+        and _may_ask(memory)
+        and not _got_through(memory)
         and takes_none(current.at_create, current.done, len(current.running))
     )
 
@@ -139,24 +142,20 @@ def none_is_taken(memory: JobMemory) -> bool:
 def all_fail(memory: JobMemory) -> bool:
     """Whether the provider has made batches of the job and failed every one as a whole: a person is to say why."""
     current = memory.current
-    return (
-        current is not None
-        and _none_got_through(memory)
-        and fails_all(
-            current.at_create,
-            current.unexplained,
-            current.done,
-            len(current.running),
-            again=memory.rounds_unexplained > 0,
-        )
-    )
-
-
-def _none_got_through(memory: JobMemory) -> bool:
-    """And nothing else is asked, nor has anybody said that it is about some requests."""
-    if memory.question is not None or memory.ending is not None:
+    if current is None or not _may_ask(memory):
         return False
-    return not (memory.cutting or memory.rounds_sent or memory.answered)
+    # Where others got through, halves that fail speak of bad requests, until all of many do.
+    again = memory.rounds_unexplained > 0 and not _got_through(memory)
+    return fails_all(current.at_create, current.unexplained, current.done, len(current.running), again=again)
+
+
+def _may_ask(memory: JobMemory) -> bool:
+    """Nothing else is asked, nor has anybody said that it is about some requests."""
+    return memory.question is None and memory.ending is None and not memory.cutting
+
+
+def _got_through(memory: JobMemory) -> bool:
+    return bool(memory.rounds_sent or memory.answered)
 
 
 def ask_why_none_is_taken(memory: JobMemory, spec: JobSpec) -> None:

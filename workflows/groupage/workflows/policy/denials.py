@@ -22,6 +22,6 @@ def is_the_accounts(standing: int, answered: int, *, idle: bool) -> bool:
     """Whether a person is to be asked about `standing` refusals.
 
     A few of them may yet be spoken against while anything else of the round is under way; once it is `idle`, all
-    that the round has `answered` counts.
+    that the job has `answered` counts.
     """
     return standing >= FORBIDDEN_IN_A_ROW or (idle and standing > answered)
