@@ -7,6 +7,7 @@ import httpx2
 import orjson
 import pytest
 from google.genai import errors, types
+from groupage.activities.providers import sdk_loading
 from groupage.activities.providers.base import ResultFile
 from groupage.activities.providers.gemini import GeminiProvider
 from groupage.activities.providers.gemini_batches import phase_of, read_operation
@@ -183,6 +184,7 @@ def test_results_are_one_file():
 async def test_a_missing_package_is_told_with_its_remedy(monkeypatch):
     monkeypatch.setenv("GEMINI_API_KEY", "k")
     monkeypatch.setitem(sys.modules, "httpx2", None)
+    monkeypatch.setattr(sdk_loading, "_loaded", set())
     provider = GeminiProvider("gemini", ProviderSettings())
     with pytest.raises(ProviderError, match="httpx2") as error:
         await provider.status("batches/x")

@@ -219,6 +219,7 @@ async def test_jobs_and_rows_are_looked_at_in_the_datasets_location(make_plane: 
 async def test_results_are_there_even_if_their_table_cannot_be_changed(
     plane: Plane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
+    caplog.set_level("WARNING")
     await plane.put_output([row_of(0)])
 
     def refused(*_: object, **__: object) -> None:
