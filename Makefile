@@ -25,11 +25,12 @@ demo: $(READY) ## 2,000 requests with injected faults, end to end, nothing to co
 dev: $(READY) ## Temporal with its Web UI and a worker in the foreground
 	$(BIN)/groupage dev
 
-# Most tests wait for servers: more of them at once than cores, one file in one process. In their own order, because
-# the files with the fewest tests, which would be put last, are those that wait longest.
+# Most tests wait for servers: more of them at once than cores, one file in one process. In this order, because the
+# files that wait longest would else be waited for at the end with nothing beside them.
 JOBS ?= 4
 test: $(READY) ## all tests but the slow chaos runs
-	$(BIN)/python -m pytest -m "not slow" -q -n $(JOBS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not slow" -q -n $(JOBS) --dist loadfile --no-loadscope-reorder \
+		tests/workflow tests/integration tests/replay tests/unit
 
 lint: $(READY) ## ruff, both type checkers, layers
 	$(BIN)/ruff check .
@@ -51,8 +52,8 @@ chaos-providers: $(READY) ## the same at every other provider, 40 runs each
 	set -e; for provider in $(OTHERS); do $(BIN)/python -m tests.chaos --provider $$provider --runs 40; done
 
 chaos-short: $(READY) ## what CI runs of it
-	$(BIN)/python -m tests.chaos --runs 10
-	set -e; for provider in $(OTHERS); do $(BIN)/python -m tests.chaos --provider $$provider --runs 2 --lanes 2; done
+	$(BIN)/python -m tests.chaos --runs 6
+	set -e; for provider in $(OTHERS); do $(BIN)/python -m tests.chaos --provider $$provider --runs 1; done
 
 SIZES ?= 100000 1000000
 bench: $(READY) ## throughput and memory beside bare loops, time to start, and the escalation policy in simulation
