@@ -38,6 +38,9 @@ _HEARTBEAT = timedelta(seconds=60)
 """A dead worker is noticed after a minute. Temporal throttles heartbeats to 0.8 of it, so less would only
 make busy workers look dead."""
 
+TIMED_OUT = "timeout"
+"""Code of an activity of which nothing was heard for too long: what it has done is not known."""
+
 
 def _retry(first_s: float, longest_s: float, attempts: int = 0, growth: float = 2.0) -> RetryPolicy:
     """`attempts` 0: unlimited. Activities that know better say so with next_retry_delay."""
@@ -141,7 +144,7 @@ def failure_of(error: ActivityError) -> BatchError:
         return BatchError(error_class=ErrorClass.cancelled, code="cancelled", message="stopped before it ended")
     return BatchError(
         error_class=ErrorClass.transient,
-        code="timeout",
+        code=TIMED_OUT,
         message=_cut(f"{error.activity_type} did not end in time: {cause or error}"),
     )
 

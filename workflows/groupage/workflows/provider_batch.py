@@ -31,7 +31,7 @@ with workflow.unsafe.imports_passed_through():
         ShardTrouble,
         StopBatch,
     )
-    from groupage.workflows.calls import failure_of, start
+    from groupage.workflows.calls import TIMED_OUT, failure_of, start
     from groupage.workflows.policy.quota import ATTEMPTS, pause_s
     from groupage.workflows.policy.troubles import needs_a_person
     from groupage.workflows.shard_calls import cancel_batch, clean_up_batch, tell_job
@@ -114,7 +114,11 @@ class ProviderBatch:
                 full = submitted.code == DISK_FULL
                 if full:
                     await self._trouble(submitted)
-                if (full or submitted.error_class is ErrorClass.quota) and await self._pause(submitted):
+                # Out of time is out of sight: an attempt may still be creating. Another one finds what that made.
+                lost = submitted.code == TIMED_OUT
+                self._may_have_batch = self._may_have_batch or lost
+                again = full or lost or submitted.error_class is ErrorClass.quota
+                if again and await self._pause(submitted):
                     continue
                 return await self._refused(submitted)
             if submitted is None:
