@@ -8,20 +8,6 @@ import structlog
 from groupage.cli import entry
 
 
-@pytest.fixture
-def source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    for name in ("GROUPAGE_STORE", "GROUPAGE_CONFIG", "TEMPORAL_PROFILE", "OPENAI_BASE_URL", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("GROUPAGE_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "none.toml"))
-    # Nobody listens there: what comes so far has passed all checks.
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
-    path = tmp_path / "in.jsonl"
-    path.write_bytes(b'{"id": "1", "prompt": "hello"}\n')
-    return path
-
-
 @pytest.mark.parametrize("store", ["", "memory://"])
 def test_a_state_directory_that_cannot_be_written_is_named_with_its_setting(
     source: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: str
