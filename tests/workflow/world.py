@@ -44,6 +44,7 @@ from groupage.schemas.activity_calls import (
 )
 from groupage.schemas.batches import ShardRef
 from groupage.schemas.states import UNEXPLAINED
+from groupage.workflows.calls import TIMED_OUT
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
@@ -224,6 +225,8 @@ class World:
             blamed = (
                 refusal.error_class is not ErrorClass.invalid or refusal.of_all_lines or len(self.members[key]) == 1
             )
+            # Nothing is written of a call of which nothing was heard.
+            blamed = blamed and refusal.code != TIMED_OUT
             self.state |= dict.fromkeys(self.members[key], refusal.error_class if blamed else ErrorClass.not_sent)
             raise failure(refusal)
         now = await self.now()

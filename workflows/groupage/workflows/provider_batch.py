@@ -120,6 +120,10 @@ class ProviderBatch:
                 again = full or lost or submitted.error_class is ErrorClass.quota
                 if again and await self._pause(submitted):
                     continue
+                if lost:
+                    # Not refused: what may be there is told to stop and waited for, as every doubt is.
+                    self.stop(StopBatch(reason=submitted.message, settle_s=self._policy.settle.total_seconds()))
+                    continue
                 return await self._refused(submitted)
             if submitted is None:
                 return await self._stopped("", workflow.now())
